@@ -99,7 +99,7 @@ def test_an_address_off_the_loopback_fails_the_test_even_when_the_error_is_swall
 
     assert outcome.returncode == 1, outcome.stdout
     assert "5 passed, 5 errors" in outcome.stdout
-    assert outcome.stdout.count("Failed: tests stay on the loopback interface; this one tried ('192.0.2.7") == 5
+    assert outcome.stdout.count("\ntests stay on the loopback interface; this one tried ('192.0.2.7") == 5
 
 
 def test_loopback_and_unix_sockets_are_allowed(run_guarded_test: RunTest) -> None:
