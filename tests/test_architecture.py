@@ -77,6 +77,8 @@ SAME_LAYER = {
     ("messages", "errors"),  # a message that failed raises the error its kind names
     ("models", "messages"),  # a model prices a usage
     ("events", "messages"),  # events carry messages
+    ("abort", "_workers"),  # a timeout is a daemon thread
+    ("streams", "_workers"),  # so is a run in the background
     ("streams", "abort"),  # dropping a stream aborts its run
     ("tools", "_signature"),  # a decorated function's schema
     ("config", "tools"),  # a context holds tools
