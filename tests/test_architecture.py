@@ -1,6 +1,7 @@
 """The layers, sizes and import rules of the package hold, and the checker that says so can fail."""
 
 import ast
+import importlib
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -293,6 +294,14 @@ def test_the_exceptions_within_a_layer_make_no_cycle() -> None:
     assert remaining == set()
     for importer, imported in SAME_LAYER:
         assert layer_of(importer) is layer_of(imported) is not None
+
+
+def test_the_coverage_settings_list_every_module_of_the_core() -> None:
+    toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    settings = toml.loads((PACKAGE.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    core = {module for layer in LAYERS if layer.rank <= 4 for module in layer.modules}
+
+    assert settings["tool"]["coverage"]["report"]["include"] == sorted(f"agentcore/{name}.py" for name in core)
 
 
 # --- the checker itself: each rule is shown a package that breaks it ---
