@@ -1,0 +1,269 @@
+"""Daemon threads, one by one and as a pool whose workers can be given up without holding anything.
+
+A stock `ThreadPoolExecutor` joins its workers when the interpreter exits, so that one stuck call keeps the process
+from ending. Here nothing is joined that nobody waits for.
+
+Ctrl-C may arrive between any two bytecodes of what the main thread does. So nothing here enters an `Event` or a
+`Condition` on the main thread, where an interrupt can leave their lock taken for ever. The one lock is the
+interpreter's own `RLock`, used only by `with`: an interrupt comes before it is taken or after it is given back.
+"""
+
+from __future__ import annotations
+
+import _thread
+import contextvars
+import itertools
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future, InvalidStateError, ThreadPoolExecutor
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+__all__ = ["DaemonThreadPool", "start_daemon"]
+
+_T = TypeVar("_T")
+
+
+def start_daemon(target: Callable[[], object], name: str) -> threading.Thread:
+    """Run `target()` on a new daemon thread called `name`, in a copy of the caller's context variables.
+
+    Raises `RuntimeError` when no thread can be started, in particular at interpreter shutdown.
+    """
+    if sys.is_finalizing():
+        raise RuntimeError("can't start new thread at interpreter shutdown")
+    context = contextvars.copy_context()
+    thread = threading.Thread(target=context.run, args=(target,), name=name, daemon=True)
+    if threading.get_ident() != threading.main_thread().ident:
+        thread.start()
+        return thread
+    # `Thread.start` waits on an Event. Four in a hundred interrupts of that wait leave its lock taken, and the new
+    # thread then hangs for ever before it has begun. Only the main thread is interrupted, so another one does it.
+    outcome: SimpleQueue[BaseException | None] = SimpleQueue()
+    _thread.start_new_thread(_start, (thread, outcome))
+    failure = outcome.get()
+    if failure is not None:
+        raise failure
+    return thread
+
+
+def _start(thread: threading.Thread, outcome: SimpleQueue[BaseException | None]) -> None:
+    try:
+        thread.start()
+    except BaseException as error:
+        outcome.put(error)
+    else:
+        outcome.put(None)
+
+
+class DaemonThreadPool(ThreadPoolExecutor):
+    """A thread pool whose workers are named daemon threads and can be abandoned.
+
+    A worker exists only while there is something to run: no thread is left once the functions have returned, whether
+    or not the pool was shut down or is still held. Each call runs in a copy of the submitter's context variables.
+    Whatever a function raises, `KeyboardInterrupt` and `SystemExit` included, ends up in its future.
+
+    Threads: all methods may be called from any thread, the pool's own workers included. An interrupt (Ctrl-C) during
+    any of them leaves the pool usable.
+    """
+
+    def __init__(self, max_workers: int, thread_name_prefix: str = "agentcore-worker") -> None:
+        super().__init__(max_workers, thread_name_prefix)
+        self.__crew = _Crew(max_workers)
+        self.__prefix = thread_name_prefix
+        self.__numbers = itertools.count(1)
+
+    def submit(self, fn: Callable[..., _T], /, *args: Any, **kwargs: Any) -> Future[_T]:
+        """Run `fn(*args, **kwargs)` on a worker as soon as fewer than `max_workers` are busy.
+
+        Raises `RuntimeError` after `shutdown` and when no thread can be started; the call does not run then.
+        """
+        return self.submit_named(f"{self.__prefix}-{next(self.__numbers)}", fn, *args, **kwargs)
+
+    def submit_named(self, name: str, fn: Callable[..., _T], /, *args: Any, **kwargs: Any) -> Future[_T]:
+        """Do the same as `submit` on a thread that is called `name` for the time of the call."""
+        call = _Call(name, partial(fn, *args, **kwargs))
+        self.__crew.take_on(call)
+        return call.future
+
+    def abandon(self, future: Future[Any]) -> None:
+        """Give a call up: its worker counts no more, and what it returns later is dropped.
+
+        The future ends with `CancelledError` at once; a call that has not begun never runs. A call that is done, or
+        that belongs to another pool, is left as it is.
+        """
+        self.__crew.abandon(future)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Accept no more calls; with `wait`, return when all workers but abandoned ones, and the caller, are gone."""
+        self.__crew.close(cancel=cancel_futures)
+        if wait:
+            self.__crew.wait()
+
+
+class _Call:
+    """A function to run, in which context, on which thread, and the future that tells of it."""
+
+    __slots__ = ("context", "fn", "future", "name", "thread")
+
+    def __init__(self, name: str, fn: Callable[[], Any]) -> None:
+        self.name = name
+        self.fn = fn
+        self.context = contextvars.copy_context()
+        self.future: Future[Any] = Future()
+        self.thread: threading.Thread | None = None  # set by the thread itself: the call has begun
+
+
+class _Crew:
+    """What a pool and its threads share; the threads do not hold the pool.
+
+    A call is in `pending`, then in `running`, then in neither. Whoever takes one out of `running` sees to it that a
+    pending one takes its place.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        # Re-entrant, because a finaliser can run inside; each block is a few operations that call nothing foreign.
+        self.lock = threading.RLock()
+        self.pending: deque[_Call] = deque()
+        self.running: dict[_Call, None] = {}
+        self.leaving: list[threading.Thread] = []  # have nothing more to do, but may not have ended yet
+        self.closed = False
+        self.waiters: dict[SimpleQueue[None], None] = {}
+
+    def take_on(self, call: _Call) -> None:
+        try:
+            with self.lock:
+                if self.closed:
+                    raise RuntimeError("cannot schedule new futures after shutdown")
+                if len(self.running) >= self.size:
+                    self.pending.append(call)
+                    return
+                self.running[call] = None
+            start_daemon(partial(self.work, call), call.name)
+        except BaseException:
+            self.withdraw(call)
+            raise
+
+    def withdraw(self, call: _Call) -> None:
+        """Take out a call that has not begun; its thread, should it still come, finds that out and ends."""
+        with self.lock:
+            if call.thread is None:
+                self.running.pop(call, None)
+                if call in self.pending:
+                    self.pending.remove(call)
+
+    def work(self, call: _Call) -> None:
+        """Run `call`, and then what is pending: the body of a worker thread."""
+        thread = threading.current_thread()
+        following: _Call | None = call
+        with self.lock:
+            if call not in self.running:
+                return
+            call.thread = thread
+        while following is not None:
+            call = following
+            thread.name = call.name
+            _run(call)
+            following = self.follow(call, thread)
+
+    def follow(self, call: _Call, thread: threading.Thread) -> _Call | None:
+        """Give the place of a call that has returned to the next one; none if there is none, or no place left."""
+        following = None
+        with self.lock:
+            if call in self.running:
+                del self.running[call]
+                if self.pending:
+                    following = self.pending.popleft()
+                    following.thread = thread
+                    self.running[following] = None
+                else:
+                    self.leaving = [other for other in self.leaving if other.is_alive()]
+                    self.leaving.append(thread)
+        self.wake_waiters()
+        return following
+
+    def abandon(self, future: Future[Any]) -> None:
+        with self.lock:
+            call = next((each for each in (*self.running, *self.pending) if each.future is future), None)
+        if call is None:
+            return
+        try:
+            with self.lock:
+                self.running.pop(call, None)
+                if call in self.pending:
+                    self.pending.remove(call)
+            if not future.cancel():
+                try:
+                    future.set_exception(CancelledError("the call was abandoned"))
+                except InvalidStateError:
+                    pass  # it returned just now
+        finally:
+            self.wake_waiters()
+            while self.start_next():
+                pass
+
+    def start_next(self) -> bool:
+        """Start a thread for the next pending call, if there are a call and room."""
+        call = None
+        try:
+            with self.lock:
+                if self.pending and len(self.running) < self.size:
+                    call = self.pending[0]
+                    self.running[call] = None
+                    self.pending.popleft()
+            if call is not None:
+                start_daemon(partial(self.work, call), call.name)
+        except BaseException as error:
+            if call is not None:
+                self.withdraw(call)
+                call.future.cancel()
+            if not isinstance(error, RuntimeError):
+                raise
+        return call is not None
+
+    def close(self, *, cancel: bool) -> None:
+        with self.lock:
+            self.closed = True
+            dropped = list(self.pending) if cancel else []
+            for call in dropped:
+                self.pending.remove(call)
+        for call in dropped:
+            call.future.cancel()
+
+    def wait(self) -> None:
+        """Wait until no call is running but one that waits here itself, and until the threads have really ended."""
+        here = threading.current_thread()
+        woken: SimpleQueue[None] = SimpleQueue()
+        try:
+            self.waiters[woken] = None
+            while any(call.thread is not here for call in list(self.running)):
+                woken.get()
+        finally:
+            self.waiters.pop(woken, None)
+        for thread in list(self.leaving):
+            thread.join()
+
+    def wake_waiters(self) -> None:
+        for woken in list(self.waiters):
+            woken.put(None)
+
+
+def _run(call: _Call) -> None:
+    future = call.future
+    try:
+        if not future.set_running_or_notify_cancel():
+            return
+        try:
+            result = call.context.run(call.fn)
+        except BaseException as error:
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+    except InvalidStateError:
+        pass  # abandoned in the meantime
+    finally:
+        # An exception's traceback holds this frame, the future holds the exception: no cycle through here.
+        del call, future
