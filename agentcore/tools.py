@@ -1,0 +1,167 @@
+"""What a tool is, and what it gives back."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar, Union
+
+import attrs
+
+from agentcore._records import Record, json_safe
+from agentcore.content import ContentBlock, as_blocks, is_block
+from agentcore.messages import Usage
+
+if TYPE_CHECKING:
+    from agentcore.abort import AbortSignal
+
+__all__ = [
+    "AgentTool",
+    "AgentToolResult",
+    "OnUpdate",
+    "ToolExecute",
+    "ToolExecutionMode",
+    "ToolOutput",
+    "as_tool_result",
+    "check_unique_names",
+]
+
+
+class ToolExecutionMode(str, Enum):
+    """How the calls of one message run: one by one on the loop's thread, or side by side on workers."""
+
+    SEQUENTIAL = "sequential"
+    PARALLEL = "parallel"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+def _names(value: Iterable[str] | None) -> tuple[str, ...] | None:
+    return None if value is None else tuple(value)
+
+
+@attrs.frozen(repr=False)
+class AgentToolResult(Record):
+    """What a tool call gives.
+
+    `content` (str, block or blocks) is what the model reads, `details` what people and programs may want beside it.
+    `usage` is what the tool itself spent on models. `terminate=True` asks the run to end after this batch (it does
+    when every call of the batch says so). `is_error=True` makes it an error result that keeps its details.
+    """
+
+    content: tuple[ContentBlock, ...] = attrs.field(converter=as_blocks)
+    details: Any = None
+    usage: Usage | None = None
+    added_tool_names: tuple[str, ...] | None = attrs.field(default=None, converter=_names)
+    terminate: bool | None = None
+    is_error: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result as data that JSON can hold; never raises."""
+        names = [field.name for field in attrs.fields(AgentToolResult)]
+        return {name: json_safe(value) for name in names if (value := getattr(self, name)) is not None}
+
+
+ToolOutput = Union[AgentToolResult, str, ContentBlock, Iterable[ContentBlock]]
+"""What `execute` may return and `on_update` takes: a result, text, a block, or blocks."""
+
+OnUpdate = Callable[[ToolOutput], None]
+"""Reports progress of a running call, from any thread; never raises and never blocks, and is ignored after the end."""
+
+ToolExecute = Callable[[str, dict[str, Any], "AbortSignal", OnUpdate, Any], ToolOutput]
+"""`execute(tool_call_id, params, signal, on_update, context)`."""
+
+
+def as_tool_result(value: Any) -> AgentToolResult:
+    """Return what a tool gave as a result; `None` and empty text become words.
+
+    Raises `TypeError` for anything that is not a result, text, a block or blocks.
+    """
+    if isinstance(value, AgentToolResult):
+        return value if value.content else attrs.evolve(value, content="(no output)")
+    if value is None or (isinstance(value, (str, list, tuple)) and not value):
+        return AgentToolResult("(no output)")
+    if isinstance(value, str) or is_block(value):
+        return AgentToolResult(value)
+    if isinstance(value, (list, tuple)) and all(is_block(item) for item in value):
+        return AgentToolResult(value)
+    raise TypeError(
+        f"a tool returned {type(value).__name__}; it must return an `AgentToolResult`, text, a block or a list of blocks"
+    )
+
+
+def _frozen_schema(value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"`parameters` is a JSON schema as a dict, not {type(value).__name__}")
+    return copy.deepcopy(dict(value))
+
+
+def _as_mode(value: str | ToolExecutionMode | None) -> ToolExecutionMode | None:
+    return None if value is None else ToolExecutionMode(value)
+
+
+def _check_callable(tool: AgentTool, field: attrs.Attribute[Any], value: Any) -> None:
+    if not callable(value):
+        raise TypeError(f"`{field.name}` of tool {tool.name!r} is not callable: {type(value).__name__}")
+
+
+@attrs.frozen(eq=False, repr=False)
+class AgentTool:
+    """A tool a model can call.
+
+    `parameters` is the JSON schema of its arguments (an object). `execute(tool_call_id, params, signal, on_update,
+    context)` does the work: `params` are the validated arguments, `signal` is aborted when the call should stop,
+    `on_update(result)` reports progress, `context` is the value the tool was made with. It returns an
+    `AgentToolResult`, text, a block or blocks; what it raises becomes an error result with its message.
+
+    `prepare_arguments(arguments)` may mend arguments before they are validated. `execution_mode="sequential"` makes
+    every batch with a call of this tool run one by one on the loop's thread. `timeout` is seconds from the start of
+    execution; such a call always runs on a worker. Calls with the same `exclusive` name never run at the same time.
+
+    Raises `TypeError` or `ValueError` for fields that cannot be right; the schema is checked when a run begins.
+
+    Threads: immutable. `execute` runs on a worker, or on the loop's thread in a sequential batch; `prepare_arguments`
+    always on the loop's thread.
+    """
+
+    type: ClassVar[str] = "function"
+    name: str = attrs.field(validator=attrs.validators.instance_of(str))
+    label: str
+    description: str
+    parameters: dict[str, Any] = attrs.field(converter=_frozen_schema)
+    execute: ToolExecute = attrs.field(validator=_check_callable)
+    prepare_arguments: Callable[[dict[str, Any]], dict[str, Any]] | None = attrs.field(
+        default=None, validator=attrs.validators.optional(_check_callable)
+    )
+    execution_mode: ToolExecutionMode | None = attrs.field(default=None, converter=_as_mode)
+    context: Any = attrs.field(default=None, kw_only=True)
+    timeout: float | None = attrs.field(default=None, kw_only=True)
+    exclusive: str | None = attrs.field(default=None, kw_only=True)
+    # The compiled schema, put here once by the first run that uses the tool.
+    compiled: Any = attrs.field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        if not self.name:
+            raise ValueError("a tool needs a `name`")
+        timeout = self.timeout
+        if timeout is not None and (isinstance(timeout, bool) or not math.isfinite(timeout) or timeout <= 0):
+            raise ValueError(f"`timeout` of tool {self.name!r} is {timeout!r}; it must be seconds above 0, or None")
+
+    def __repr__(self) -> str:
+        return f"AgentTool({self.name!r})"
+
+
+def check_unique_names(tools: Iterable[AgentTool]) -> tuple[AgentTool, ...]:
+    """Return tools as a tuple; raises `TypeError` for what is no tool, `ValueError` naming a name that is used twice."""
+    checked = tuple(tools)
+    seen: set[str] = set()
+    for tool in checked:
+        if not isinstance(tool, AgentTool):
+            raise TypeError(f"`tools` holds `AgentTool`s, not {type(tool).__name__}")
+        if tool.name in seen:
+            raise ValueError(f"two tools are named {tool.name!r}; the names of an agent's tools must be unique")
+        seen.add(tool.name)
+    return checked
