@@ -19,34 +19,35 @@ class Layer:
 
     rank: int
     name: str
-    modules: frozenset[str]
-    together: bool = False
-    """True: the modules of this layer may import one another."""
+    modules: tuple[str, ...]
+    within: str
+    """Who may import whom within the layer: `downward` (those listed before it), `freely`, or `never`."""
 
 
-def layer(rank: int, name: str, modules: str, *, together: bool = False) -> Layer:
-    return Layer(rank, name, frozenset(modules.split()), together)
+def layer(rank: int, name: str, modules: str, *, within: str = "downward") -> Layer:
+    return Layer(rank, name, tuple(modules.split()), within)
 
 
 ROOT = "__init__"
 
 LAYERS = [
-    layer(0, "values", "_records content errors messages models events"),
-    layer(1, "primitives", "abort streams _workers"),
-    layer(2, "contracts", "tools _signature _arguments config convert"),
-    layer(3, "loop", "loop _tool_batch"),
-    layer(4, "front", "agent _queues"),
+    layer(0, "values", "_records content errors messages models partial events"),
+    layer(1, "primitives", "_workers _scope abort streams"),
+    layer(2, "contracts", "_signature _arguments tools convert config"),
+    layer(3, "loop", "_tool_batch loop"),
+    layer(4, "front", "_queues agent"),
     layer(
         5,
         "provider parts",
-        """providers._http providers._sse providers._assembler providers._partial_json providers._replay
-        providers._overflow providers.dialects providers.catalog""",
+        """providers._partial_json providers._sse providers._http providers._overflow providers.dialects
+        providers._replay providers._assembler providers.catalog""",
     ),
     layer(
         6,
         "provider APIs",
         """providers.openai_completions providers.openai_responses providers.anthropic_messages
         providers.google_generative_ai""",
+        within="never",
     ),
     layer(7, "provider dispatch", "providers"),
     # The package itself re-exports what is below; the batteries import from where a name is defined.
@@ -56,39 +57,18 @@ LAYERS = [
         "toolkit",
         """toolkit toolkit.bash toolkit.read toolkit.write toolkit.edit toolkit._paths toolkit._truncate
         toolkit._file_locks""",
-        together=True,
+        within="freely",
     ),
     layer(8, "approvals", "approvals"),
-    layer(8, "conversations that last", "sessions sessions.tree sessions.jsonl tokens compaction", together=True),
+    layer(8, "conversations that last", "sessions sessions.tree sessions.jsonl tokens compaction", within="freely"),
     layer(
         8,
         "testing",
         "testing testing.scripted testing.sse_server testing.recorder testing.conformance",
-        together=True,
+        within="freely",
     ),
-    layer(8, "what a person sees", "display display.terminal display.notebook cli __main__", together=True),
+    layer(8, "what a person sees", "display display.terminal display.notebook cli __main__", within="freely"),
 ]
-
-SAME_LAYER = {
-    ("content", "_records"),  # what all values share: their dict form
-    ("messages", "_records"),
-    ("events", "_records"),
-    ("messages", "content"),
-    ("events", "content"),
-    ("messages", "errors"),  # a message that failed raises the error its kind names
-    ("models", "messages"),  # a model prices a usage
-    ("events", "messages"),  # events carry messages
-    ("abort", "_workers"),  # a timeout is a daemon thread
-    ("streams", "_workers"),  # so is a run in the background
-    ("streams", "abort"),  # dropping a stream aborts its run
-    ("tools", "_signature"),  # a decorated function's schema
-    ("config", "tools"),  # a context holds tools
-    ("config", "convert"),  # the default converter
-    ("loop", "_tool_batch"),
-    ("agent", "_queues"),
-    ("providers._assembler", "providers._partial_json"),  # arguments that are still arriving
-}
-"""Who may import whom within one layer: (importer, imported)."""
 
 LAZY_SEAMS = {("loop", "providers")}
 """Imports upward, inside a function: the loop looks up its default stream function at the first call."""
@@ -217,12 +197,18 @@ def layer_problem(name: str, own: Layer, target: str, item: Import) -> str | Non
         return f"imports `{target}`, which has no layer: give it one in LAYERS of tests/test_architecture.py"
     allowed = (
         other.rank < own.rank
-        or (other is own and (own.together or (name, target) in SAME_LAYER))
+        or (other is own and may_import_within(own, name, target))
         or (item.in_function and (name, target) in LAZY_SEAMS)
     )
     if allowed:
         return None
     return f"`{name}` ({own.rank} {own.name}) imports `{target}` ({other.rank} {other.name})"
+
+
+def may_import_within(own: Layer, name: str, target: str) -> bool:
+    if own.within == "downward":
+        return own.modules.index(target) < own.modules.index(name)
+    return own.within == "freely"
 
 
 def package_problem(name: str, top: str, item: Import) -> str | None:
@@ -287,13 +273,10 @@ def test_the_package_keeps_its_rules() -> None:
     assert not found, "\n".join(["", *found])
 
 
-def test_the_exceptions_within_a_layer_make_no_cycle() -> None:
-    remaining = set(SAME_LAYER)
-    while leaves := {pair for pair in remaining if pair[1] not in {importer for importer, _ in remaining}}:
-        remaining -= leaves
-    assert remaining == set()
-    for importer, imported in SAME_LAYER:
-        assert layer_of(importer) is layer_of(imported) is not None
+def test_every_module_has_one_place() -> None:
+    listed = [module for layer in LAYERS for module in layer.modules]
+
+    assert len(listed) == len(set(listed))
 
 
 def test_the_coverage_settings_list_every_module_of_the_core() -> None:
