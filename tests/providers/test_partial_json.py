@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import time
 from typing import Any
 
@@ -48,9 +49,9 @@ def closers(text: str) -> str | None:
 def reference(beginning: str) -> dict[str, Any]:
     """Cut characters off the end until what is left, closed, is JSON."""
     text = beginning
-    if closers(text) and not closers(text).startswith('"'):
+    if not (closers(text) or "").startswith('"'):
         # A number at the end may go on.
-        text = text.rstrip("-+.eE0123456789")
+        text = re.sub(r"[-0-9][-+.eE0-9]*\Z", "", text)
     while text:
         end = closers(text)
         if end is not None:
