@@ -137,10 +137,6 @@ def _dict_or_none(value: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return None if value is None else dict(value)
 
 
-def _hook() -> Any:
-    return attrs.field(default=None, validator=_callable)
-
-
 @attrs.frozen(kw_only=True)
 class StreamOptions:
     """The options of one request to a model.
@@ -156,8 +152,10 @@ class StreamOptions:
 
     reasoning: ThinkingLevel | None = attrs.field(default=None, converter=_as_level)
     session_id: str | None = None
-    on_payload: Callable[[dict[str, Any], Model], dict[str, Any] | None] | None = _hook()
-    on_response: Callable[[int, Mapping[str, str], Model], None] | None = _hook()
+    on_payload: Callable[[dict[str, Any], Model], dict[str, Any] | None] | None = attrs.field(
+        default=None, validator=_callable
+    )
+    on_response: Callable[[int, Mapping[str, str], Model], None] | None = attrs.field(default=None, validator=_callable)
     transport: str = attrs.field(default="auto", validator=_one_of("auto", "sse"))
     thinking_budgets: dict[str, int] | None = attrs.field(default=None, converter=_as_budgets)
     max_retry_delay_ms: int | None = attrs.field(default=60_000, validator=_number(least=0))
@@ -291,18 +289,30 @@ class AgentLoopConfig(StreamOptions):
 
     model: Model = attrs.field(validator=attrs.validators.instance_of(Model))
     tool_execution: ToolExecutionMode = attrs.field(default=ToolExecutionMode.PARALLEL, converter=ToolExecutionMode)
-    before_tool_call: Callable[[BeforeToolCallContext, AbortSignal], BeforeToolCallResult | None] | None = _hook()
-    after_tool_call: Callable[[AfterToolCallContext, AbortSignal], AfterToolCallResult | None] | None = _hook()
-    prepare_next_turn: Callable[[PrepareNextTurnContext, AbortSignal], AgentLoopTurnUpdate | None] | None = _hook()
+    before_tool_call: Callable[[BeforeToolCallContext, AbortSignal], BeforeToolCallResult | None] | None = attrs.field(
+        default=None, validator=_callable
+    )
+    after_tool_call: Callable[[AfterToolCallContext, AbortSignal], AfterToolCallResult | None] | None = attrs.field(
+        default=None, validator=_callable
+    )
+    prepare_next_turn: Callable[[PrepareNextTurnContext, AbortSignal], AgentLoopTurnUpdate | None] | None = attrs.field(
+        default=None, validator=_callable
+    )
     convert_to_llm: Callable[[Sequence[AgentMessage]], Sequence[Any]] = attrs.field(
         default=default_convert_to_llm, converter=_default_converter, validator=_callable
     )
-    transform_context: Callable[[list[AgentMessage], AbortSignal], Sequence[AgentMessage]] | None = _hook()
-    get_api_key: Callable[[str], str | None] | None = _hook()
-    get_steering_messages: Callable[[], Sequence[AgentMessage]] | None = _hook()
-    get_follow_up_messages: Callable[[], Sequence[AgentMessage]] | None = _hook()
-    should_stop_after_turn: Callable[[PrepareNextTurnContext], bool] | None = _hook()
-    recover_from_error: Callable[[RecoverContext, AbortSignal], AgentLoopTurnUpdate | None] | None = _hook()
+    transform_context: Callable[[list[AgentMessage], AbortSignal], Sequence[AgentMessage]] | None = attrs.field(
+        default=None, validator=_callable
+    )
+    get_api_key: Callable[[str], str | None] | None = attrs.field(default=None, validator=_callable)
+    get_steering_messages: Callable[[], Sequence[AgentMessage]] | None = attrs.field(default=None, validator=_callable)
+    get_follow_up_messages: Callable[[], Sequence[AgentMessage]] | None = attrs.field(default=None, validator=_callable)
+    should_stop_after_turn: Callable[[PrepareNextTurnContext], bool] | None = attrs.field(
+        default=None, validator=_callable
+    )
+    recover_from_error: Callable[[RecoverContext, AbortSignal], AgentLoopTurnUpdate | None] | None = attrs.field(
+        default=None, validator=_callable
+    )
     max_parallel_tools: int = attrs.field(default=16, validator=_number(least=1))
     abort_grace: float = attrs.field(default=0.5, validator=_number(least=0))
     limits: Limits | None = attrs.field(

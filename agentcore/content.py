@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, TypeVar, Union
+from typing import Any, ClassVar, TypeVar
 
 import attrs
 
@@ -115,7 +115,7 @@ class ProviderContent(Tagged):
         return super().to_dict()
 
 
-ContentBlock = Union[TextContent, ThinkingContent, ImageContent, ToolCall, ProviderContent]
+ContentBlock = TextContent | ThinkingContent | ImageContent | ToolCall | ProviderContent
 
 _BLOCKS: dict[str, type[Any]] = {
     cls.type: cls for cls in (TextContent, ThinkingContent, ImageContent, ToolCall, ProviderContent)
@@ -145,6 +145,7 @@ def as_blocks(content: str | ContentBlock | Iterable[ContentBlock]) -> tuple[Con
 
 
 def text_or_blocks(content: str | ContentBlock | Iterable[ContentBlock]) -> str | tuple[ContentBlock, ...]:
+    """Return a str as it is, anything else as a tuple of blocks."""
     return content if isinstance(content, str) else as_blocks(content)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Union
 
 from agentcore.messages import (
     AgentMessage,
@@ -18,7 +17,7 @@ from agentcore.messages import (
 
 __all__ = ["LlmMessage", "convert_to_llm"]
 
-LlmMessage = Union[UserMessage, AssistantMessage, ToolResultMessage]
+LlmMessage = UserMessage | AssistantMessage | ToolResultMessage
 
 
 def convert_to_llm(messages: Iterable[AgentMessage]) -> list[LlmMessage]:

@@ -13,7 +13,7 @@ Events compare by value and must not be changed. `to_dict()` gives data that JSO
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, ClassVar, Union
+from typing import Any, ClassVar
 
 import attrs
 
@@ -191,21 +191,21 @@ class RequestRetryEvent(_Event):
     reason: str
 
 
-StreamEvent = Union[
-    StartEvent,
-    TextStartEvent,
-    TextDeltaEvent,
-    TextEndEvent,
-    ThinkingStartEvent,
-    ThinkingDeltaEvent,
-    ThinkingEndEvent,
-    ToolCallStartEvent,
-    ToolCallDeltaEvent,
-    ToolCallEndEvent,
-    DoneEvent,
-    ErrorEvent,
-    RequestRetryEvent,
-]
+StreamEvent = (
+    StartEvent
+    | TextStartEvent
+    | TextDeltaEvent
+    | TextEndEvent
+    | ThinkingStartEvent
+    | ThinkingDeltaEvent
+    | ThinkingEndEvent
+    | ToolCallStartEvent
+    | ToolCallDeltaEvent
+    | ToolCallEndEvent
+    | DoneEvent
+    | ErrorEvent
+    | RequestRetryEvent
+)
 
 
 # --- what the loop emits --------------------------------------------------------------------------------------------
@@ -317,16 +317,16 @@ class ToolExecutionEndEvent(_Event):
     is_error: bool
 
 
-AgentEvent = Union[
-    AgentStartEvent,
-    AgentEndEvent,
-    TurnStartEvent,
-    TurnEndEvent,
-    MessageStartEvent,
-    MessageUpdateEvent,
-    MessageEndEvent,
-    ToolExecutionStartEvent,
-    ToolExecutionUpdateEvent,
-    ToolExecutionEndEvent,
-    RequestRetryEvent,
-]
+AgentEvent = (
+    AgentStartEvent
+    | AgentEndEvent
+    | TurnStartEvent
+    | TurnEndEvent
+    | MessageStartEvent
+    | MessageUpdateEvent
+    | MessageEndEvent
+    | ToolExecutionStartEvent
+    | ToolExecutionUpdateEvent
+    | ToolExecutionEndEvent
+    | RequestRetryEvent
+)

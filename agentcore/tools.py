@@ -6,7 +6,7 @@ import copy
 import math
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, Union
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 
@@ -65,7 +65,7 @@ class AgentToolResult(Record):
         return {name: json_safe(value) for name in names if (value := getattr(self, name)) is not None}
 
 
-ToolOutput = Union[AgentToolResult, str, ContentBlock, Iterable[ContentBlock]]
+ToolOutput = AgentToolResult | str | ContentBlock | Iterable[ContentBlock]
 """What `execute` may return and `on_update` takes: a result, text, a block, or blocks."""
 
 OnUpdate = Callable[[ToolOutput], None]
