@@ -42,6 +42,15 @@ def _messages(messages: Iterable[AgentMessage]) -> tuple[AgentMessage, ...]:
     return tuple(messages)
 
 
+def _given_tools(tools: Iterable[AgentTool]) -> tuple[AgentTool, ...]:
+    # `tuple` itself as a converter would tell a type checker nothing about what it takes; so too below.
+    return tuple(tools)
+
+
+def _given_results(results: Iterable[ToolResultMessage]) -> tuple[ToolResultMessage, ...]:
+    return tuple(results)
+
+
 def _tools(tools: Iterable[AgentTool] | None) -> tuple[AgentTool, ...]:
     return () if tools is None else check_unique_names(tools)
 
@@ -65,7 +74,7 @@ class ModelContext(Record):
 
     system_prompt: str = ""
     messages: tuple[Any, ...] = attrs.field(default=(), converter=_messages)
-    tools: tuple[AgentTool, ...] = attrs.field(default=(), converter=tuple)
+    tools: tuple[AgentTool, ...] = attrs.field(default=(), converter=_given_tools)
 
 
 def _check_limit(limits: Limits, field: attrs.Attribute[Any], value: Any) -> None:
@@ -239,9 +248,9 @@ class PrepareNextTurnContext(Record):
     """A turn that is over: its message, its results, the context as it is now, and all that the run has added."""
 
     message: AssistantMessage
-    tool_results: tuple[ToolResultMessage, ...] = attrs.field(converter=tuple)
+    tool_results: tuple[ToolResultMessage, ...] = attrs.field(converter=_given_results)
     context: AgentContext
-    new_messages: tuple[AgentMessage, ...] = attrs.field(converter=tuple)
+    new_messages: tuple[AgentMessage, ...] = attrs.field(converter=_messages)
 
 
 @attrs.frozen(repr=False, eq=False)
@@ -250,7 +259,7 @@ class RecoverContext(Record):
 
     message: AssistantMessage
     context: AgentContext
-    new_messages: tuple[AgentMessage, ...] = attrs.field(converter=tuple)
+    new_messages: tuple[AgentMessage, ...] = attrs.field(converter=_messages)
     attempt: int
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +40,10 @@ def _as_prices(value: Mapping[str, float] | None) -> dict[str, float] | None:
     return {kind: float(value[kind]) for kind in _PRICED if value.get(kind) is not None}
 
 
+def _as_kinds(value: str | Iterable[str]) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
 def _header_names(headers: Mapping[str, Any]) -> str:
     return "{" + ", ".join(f"{name}: …" for name in headers) + "}"
 
@@ -67,7 +71,7 @@ class Model:
     base_url: str = attrs.field(default="", repr=_without_credentials, kw_only=True)
     name: str = attrs.field(default=attrs.Factory(lambda self: self.id, takes_self=True), kw_only=True)
     reasoning: bool = attrs.field(default=False, kw_only=True)
-    input: tuple[str, ...] = attrs.field(default=("text",), converter=tuple, kw_only=True)
+    input: tuple[str, ...] = attrs.field(default=("text",), converter=_as_kinds, kw_only=True)
     cost: dict[str, float] | None = attrs.field(default=None, converter=_as_prices, kw_only=True)
     context_window: int | None = attrs.field(default=None, kw_only=True)
     max_tokens: int | None = attrs.field(default=None, kw_only=True)
