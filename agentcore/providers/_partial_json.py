@@ -134,7 +134,7 @@ class _Reader:
         if match["literal"]:
             return _LITERALS[match["literal"]], True
         # Only what follows a number shows that it has ended.
-        if self._peek() not in (",", "]", "}"):
+        if self._text[self._position : self._position + 1] not in tuple(",]} \t\n\r"):
             return _NOTHING, False
         try:
             return (float(match[0]) if match["rest"] else int(match[0])), True
