@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent.parent
 USER_CODE = Path(__file__).with_name("user_code.py")
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("mypy") is None, reason="mypy is not installed")
+needs_mypy = pytest.mark.skipif(importlib.util.find_spec("mypy") is None, reason="mypy is not installed")
 
 
 def mypy(path: Path) -> subprocess.CompletedProcess[str]:
@@ -24,12 +24,14 @@ def mypy(path: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@needs_mypy
 def test_a_users_program_type_checks_and_its_marked_mistakes_are_found() -> None:
     outcome = mypy(USER_CODE)
 
     assert (outcome.returncode, outcome.stdout, outcome.stderr) == (0, "", "")
 
 
+@needs_mypy
 def test_a_mistake_that_the_types_do_not_find_would_be_reported(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text("from agentcore import Limits\n\nLimits(turns=1)  # type: ignore[arg-type]\n", encoding="utf-8")
