@@ -16,7 +16,7 @@ from typing import Any
 
 import attrs
 
-__all__ = ["Record", "json_safe", "now_ms", "shortened"]
+__all__ = ["Record", "json_safe", "now_ms", "represented", "shortened"]
 
 _LONGEST_TEXT = 60
 _MOST_ITEMS = 6
@@ -85,7 +85,7 @@ def _safe(value: Any, above: tuple[int, ...]) -> Any:
             return "…"
         return _converted(value, (*above, id(value)))
     except Exception:
-        return _repr(value)
+        return represented(value)
 
 
 def _converted(value: Any, above: tuple[int, ...]) -> Any:
@@ -115,7 +115,7 @@ def _converted(value: Any, above: tuple[int, ...]) -> Any:
         if dataclasses.is_dataclass(value):
             names = [field.name for field in dataclasses.fields(value)]
             return {name: _safe(getattr(value, name), above) for name in names}
-    return _repr(value)
+    return represented(value)
 
 
 def _key(key: Any) -> str:
@@ -124,7 +124,8 @@ def _key(key: Any) -> str:
     return key if type(key) is str else str(key)
 
 
-def _repr(value: Any) -> str:
+def represented(value: Any) -> str:
+    """Return the `repr` of a value; never raises."""
     try:
         return repr(value)
     except Exception:

@@ -1,0 +1,188 @@
+"""Coerces JSON values towards what a schema wants, where that is safe and only where a validator complains."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, NoReturn
+
+from agentcore._problems import missing_keys
+
+__all__ = ["Mender", "NOTHING", "NotJsonError", "coerced", "copied"]
+
+NOTHING: Any = object()
+"""What `coerced` returns where a value cannot be had as the type wanted."""
+
+# Coercing inside nested alternatives tries each of them; a union that holds itself would multiply the tries.
+_MOST_BRANCHES = 1000
+# Each round may uncover one more level (a JSON string inside a JSON string); two rules that undo each other end here.
+_MOST_ROUNDS = 12
+
+_INTEGER_TEXT = re.compile(r"[+-]?[0-9]+(\.0*)?")
+_NUMBER_TEXT = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
+
+
+class NotJsonError(Exception):
+    """A value holds what JSON cannot."""
+
+
+def copied(value: Any) -> Any:
+    """Return a copy of objects and arrays, all the way down; raises `NotJsonError` for NaN, infinities and odd keys."""
+    if isinstance(value, dict):
+        copies = {}
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise NotJsonError
+            copies[key] = copied(item) if isinstance(item, (dict, list, float)) else item
+        return copies
+    if isinstance(value, list):
+        return [copied(item) if isinstance(item, (dict, list, float)) else item for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        raise NotJsonError
+    return value
+
+
+class Mender:
+    """Coerces what a validator complains about, and nothing else.
+
+    `lenient=False` only makes integers of floats that are whole.
+    """
+
+    def __init__(self, lenient: bool, budget: list[int] | None = None) -> None:
+        self.lenient = lenient
+        self.budget = [_MOST_BRANCHES] if budget is None else budget
+
+    def mend(self, value: Any, find_errors: Callable[[Any], Iterable[Any]], entirely: bool = False) -> tuple[Any, Any]:
+        """Return the value with what could be coerced, in place where possible, and the errors that are left.
+
+        With `entirely` it stops as soon as an error cannot be mended.
+        """
+        holder = [value]
+        dropped: dict[tuple[Any, ...], bool] = {}
+        errors = list(find_errors(value))
+        for _ in range(_MOST_ROUNDS):
+            if entirely and _is_hopeless(errors):
+                break
+            mended = [self._mend_one(holder, error, dropped) for error in errors]
+            if not any(mended):
+                break
+            errors = list(find_errors(holder[0]))
+            if _put_back(holder[0], errors, dropped):
+                errors = list(find_errors(holder[0]))
+        return holder[0], errors
+
+    def _mend_one(self, holder: list[Any], error: Any, dropped: dict[tuple[Any, ...], bool]) -> bool:
+        path = (0, *error.path)
+        try:
+            parent: Any = holder
+            for step in path[:-1]:
+                parent = parent[step]
+            current = parent[path[-1]]
+        except (LookupError, TypeError):
+            return False
+        if current is not error.instance:  # another error has had it changed in this round
+            return False
+        if current is None and isinstance(parent, dict):
+            if not self.lenient or path in dropped:
+                return False
+            dropped[path] = True
+            del parent[path[-1]]
+            return True
+        mended = self._mended(current, error)
+        if mended is NOTHING:
+            return False
+        parent[path[-1]] = mended
+        return True
+
+    def _mended(self, current: Any, error: Any) -> Any:
+        match error.validator:
+            case "type":
+                return self._as_one_of(current, error.validator_value)
+            case "anyOf" | "oneOf" if error.context:
+                return self._as_alternative(current, error)
+            case _:
+                return NOTHING
+
+    def _as_one_of(self, current: Any, kinds: str | Sequence[Any]) -> Any:
+        kinds = [kinds] if isinstance(kinds, str) else kinds
+        if isinstance(current, float) and "integer" in kinds and current.is_integer():
+            return int(current)
+        if self.lenient:
+            for kind in kinds:
+                if (attempt := coerced(current, kind)) is not NOTHING:
+                    return attempt
+        return NOTHING
+
+    def _as_alternative(self, current: Any, error: Any) -> Any:
+        """Return the value as the first alternative that it fits after coercion; whole floats first of all."""
+        found_by, keyword, branches = getattr(error, "found_by", None), error.validator, error.validator_value
+        if found_by is None:  # found by a part of another draft
+            return NOTHING
+        menders = [Mender(False, self.budget)] if _holds_whole_float(current) else []
+        for mender in [*menders, self] if self.lenient else menders:
+            for branch in branches:
+                if self.budget[0] <= 0:
+                    return NOTHING
+                self.budget[0] -= 1
+                find_errors = partial(found_by.descend, schema=branch)
+                mended, errors = mender.mend(copied(current), find_errors, entirely=True)
+                if not errors and not any(found_by.descend(mended, {keyword: branches})):
+                    return mended
+        return NOTHING
+
+
+def _holds_whole_float(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_holds_whole_float, value.values()))
+    if isinstance(value, list):
+        return any(map(_holds_whole_float, value))
+    return isinstance(value, float) and value.is_integer()
+
+
+def _is_hopeless(errors: list[Any]) -> bool:
+    """Return whether one of the errors is of a kind that coercing does not mend."""
+    mendable = {tuple(error.path) for error in errors if error.validator in ("type", "anyOf", "oneOf")}
+    return any(error.instance is not None and tuple(error.path) not in mendable for error in errors)
+
+
+def _put_back(value: Any, errors: list[Any], dropped: dict[tuple[Any, ...], bool]) -> bool:
+    """Put back each `null` that was left out although its property is required; return whether there was one."""
+    changed = False
+    for error in errors:
+        for key in missing_keys(error):
+            path = (0, *error.path, key)
+            if dropped.get(path):
+                error.instance[key] = None
+                dropped[path] = False
+                changed = True
+    return changed
+
+
+def coerced(value: Any, kind: Any) -> Any:
+    """Return a value as another JSON type, or `NOTHING` where that is not safe."""
+    try:
+        match kind:
+            case "integer" if isinstance(value, str) and _INTEGER_TEXT.fullmatch(value.strip()):
+                return int(value.strip().partition(".")[0])
+            case "number" if isinstance(value, str) and _NUMBER_TEXT.fullmatch(value.strip()):
+                text = value.strip()
+                number = float(text) if set(text) & set(".eE") else int(text)
+                return number if math.isfinite(number) else NOTHING
+            case "boolean" if isinstance(value, str) and value.strip().lower() in ("true", "false"):
+                return value.strip().lower() == "true"
+            case "string" if isinstance(value, (bool, int, float)):
+                return json.dumps(value)
+            case "object" | "array" if isinstance(value, str):
+                parsed = json.loads(value, parse_constant=_refuse_constant)
+                return copied(parsed) if isinstance(parsed, dict if kind == "object" else list) else NOTHING
+            case _:
+                return NOTHING
+    except (ValueError, OverflowError, NotJsonError):  # too many digits, no JSON, a number beyond all floats
+        return NOTHING
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(name)
