@@ -34,7 +34,7 @@ LAYERS = [
     layer(0, "values", "_records content errors messages models partial events"),
     layer(1, "primitives", "_workers _scope abort streams"),
     layer(2, "contracts", "_problems _coercion _signature _arguments tools convert config"),
-    layer(3, "loop", "_tool_calls _tool_workers _tool_batch _run loop"),
+    layer(3, "loop", "_tool_calls _tool_workers _tool_batch _run _response loop"),
     layer(4, "front", "_queues agent"),
     layer(
         5,

@@ -1,0 +1,166 @@
+"""One response of the model: what is sent, and what becomes of the events that come back."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import attrs
+
+from agentcore._run import Response, Run, drop_event
+from agentcore._tool_calls import coroutine_closed
+from agentcore.config import ModelContext, StreamOptions
+from agentcore.errors import AbortRequested
+from agentcore.events import (
+    DoneEvent,
+    ErrorEvent,
+    MessageStartEvent,
+    MessageUpdateEvent,
+    RequestRetryEvent,
+    StartEvent,
+    StreamEvent,
+    TextDeltaEvent,
+    TextEndEvent,
+    TextStartEvent,
+    ThinkingDeltaEvent,
+    ThinkingEndEvent,
+    ThinkingStartEvent,
+    ToolCallDeltaEvent,
+    ToolCallEndEvent,
+    ToolCallStartEvent,
+)
+from agentcore.messages import AssistantMessage, ErrorInfo
+from agentcore.models import ThinkingLevel
+
+__all__ = ["respond"]
+
+_logger = logging.getLogger("agentcore.loop")
+
+_UPDATES = frozenset(
+    (
+        TextStartEvent,
+        TextDeltaEvent,
+        TextEndEvent,
+        ThinkingStartEvent,
+        ThinkingDeltaEvent,
+        ThinkingEndEvent,
+        ToolCallStartEvent,
+        ToolCallDeltaEvent,
+        ToolCallEndEvent,
+    )
+)
+_OPTIONS = tuple(field.name for field in attrs.fields(StreamOptions))
+
+
+def respond(run: Run) -> AssistantMessage:
+    """Ask the model once; return its message, which is in the transcript by then."""
+    run.signal.raise_if_aborted()
+    context, options = _request(run)
+    run.signal.raise_if_aborted()
+    run.response = Response()
+    return run.finish_response(_received(run, run.response, context, options))
+
+
+def _request(run: Run) -> tuple[ModelContext, StreamOptions]:
+    config = run.config
+    messages: Any = run.messages()
+    if config.transform_context is not None:
+        messages = _sequence(config.transform_context(messages, run.signal), "transform_context")
+    messages = _sequence(config.convert_to_llm(messages), "convert_to_llm")
+    api_key = config.get_api_key(run.model.provider) if config.get_api_key is not None else None
+    if coroutine_closed(api_key):
+        raise TypeError("`get_api_key` is a coroutine function; hooks here are plain functions")
+    values = {name: getattr(config, name) for name in _OPTIONS}
+    reasoning = None if run.reasoning is ThinkingLevel.OFF else run.reasoning
+    values.update(api_key=api_key or config.api_key, signal=run.signal, reasoning=reasoning)
+    return ModelContext(run.system_prompt, messages, tuple(run.tools.values())), StreamOptions(**values)
+
+
+def _sequence(value: Any, hook: str) -> Any:
+    if coroutine_closed(value):
+        raise TypeError(f"`{hook}` is a coroutine function; hooks here are plain functions")
+    if not isinstance(value, Iterable) or isinstance(value, (str, bytes)):
+        raise TypeError(f"`{hook}` returned {type(value).__name__}, not a list of messages")
+    return value
+
+
+def _received(run: Run, response: Response, context: ModelContext, options: StreamOptions) -> AssistantMessage:
+    """Return the final message of a stream function; whatever it does, it is one message."""
+    iterator: Iterator[StreamEvent] | None = None
+    try:
+        try:
+            stream = run.stream_fn(run.model, context, options)
+            if coroutine_closed(stream):
+                raise TypeError("the stream function is a coroutine function; it must return an iterator of events")
+            iterator = iter(stream)
+        except Exception as error:
+            return _failed(run, f"the stream function raised {type(error).__name__}: {error}", error)
+        return _consumed(run, response, iterator)
+    finally:
+        close = getattr(iterator, "close", None)
+        if close is not None:
+            _closed(close)
+
+
+def _closed(close: Any) -> None:
+    try:
+        close()
+    except Exception as error:
+        _logger.error("closing a stream function failed: %s", type(error).__name__)
+        _logger.debug("closing a stream function failed", exc_info=error)
+
+
+def _consumed(run: Run, response: Response, iterator: Iterator[StreamEvent]) -> AssistantMessage:
+    """Pass the events of a stream on; return the final message."""
+    signal, sink = run.signal, run.sink
+    started = False
+    try:
+        while True:
+            try:
+                event = next(iterator)
+            except StopIteration:
+                return _failed(run, "the stream function ended without a done or an error event")
+            except Exception as error:
+                return _failed(run, f"the stream function raised {type(error).__name__}: {error}", error)
+            kind = type(event)
+            if kind in _UPDATES:
+                if started:
+                    response.partial = partial = event.partial  # type: ignore[union-attr]
+                    sink(MessageUpdateEvent(partial, event))
+            elif kind is DoneEvent or kind is ErrorEvent:
+                return _final(run, event)
+            elif kind is StartEvent:
+                if not started:
+                    response.partial = event.partial  # type: ignore[union-attr]
+                    response.start = MessageStartEvent(event.partial)  # type: ignore[union-attr]
+                    run.emit(response.start)
+                    started = True
+            elif kind is RequestRetryEvent:
+                run.emit(event)  # type: ignore[arg-type]
+            else:
+                return _failed(run, f"the stream function yielded {kind.__name__}, which is no stream event")
+            if signal.aborted:
+                raise AbortRequested(signal.reason)
+    except Exception:
+        run.sink = drop_event  # what is left to raise here is `emit`
+        raise
+
+
+def _final(run: Run, event: Any) -> AssistantMessage:
+    message = event.message
+    if not isinstance(message, AssistantMessage):
+        return _failed(run, f"the final event holds {type(message).__name__}, not an `AssistantMessage`")
+    if isinstance(event, ErrorEvent) and message.stop_reason not in ("error", "aborted"):
+        error = message.error or ErrorInfo("stream_function", "the stream function ended with an error event")
+        return attrs.evolve(message, stop_reason="error", error=error)
+    return message
+
+
+def _failed(run: Run, text: str, error: Exception | None = None) -> AssistantMessage:
+    """Return what has arrived as a message that failed; during an abort the failure is a part of it."""
+    if run.signal.aborted:
+        raise AbortRequested(run.signal.reason)
+    if error is not None:
+        _logger.debug("a stream function failed", exc_info=error)
+    return run.cut_short("error", ErrorInfo("stream_function", text))

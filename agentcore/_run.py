@@ -1,0 +1,344 @@
+"""The state of one run: what it was given, what it has added, what it still has to say, and how it is closed.
+
+Guarantees. An exception, Ctrl-C above all, may arrive between any two bytecodes of the loop's thread. The run must
+then still be closable: every event that was decided goes out exactly once, and every message is in `new_messages`
+exactly once. So an event is first put into `outbox`; `last` is set immediately before it is handed to `emit`, with no
+point between at which an interrupt can be raised; and it leaves the outbox afterwards. Whatever was interrupted,
+`flush()` goes on from there: an event whose delivery had begun is not delivered again, one that was only decided is.
+A message enters `new_messages` just before its `MessageEndEvent` goes out.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import attrs
+
+from agentcore._arguments import compile_schema
+from agentcore._tool_batch import ToolBatch
+from agentcore._tool_calls import coroutine_closed
+from agentcore.abort import AbortController, AbortSignal
+from agentcore.config import AgentContext, AgentLoopConfig, AgentLoopTurnUpdate, StreamFn
+from agentcore.errors import AbortRequested
+from agentcore.events import (
+    AgentEndEvent,
+    AgentEvent,
+    AgentStartEvent,
+    MessageEndEvent,
+    MessageStartEvent,
+    TurnEndEvent,
+    TurnStartEvent,
+)
+from agentcore.messages import AgentMessage, AssistantMessage, ErrorInfo, ToolResultMessage, Usage, UserMessage
+from agentcore.models import has_prices, usage_cost
+from agentcore.partial import PartialMessage
+from agentcore.tools import AgentTool
+
+__all__ = ["Response", "Run", "as_messages", "drop_event"]
+
+_logger = logging.getLogger("agentcore.loop")
+
+
+def as_messages(value: Any, what: str) -> tuple[AgentMessage, ...]:
+    """Return text, a message or messages as a tuple of messages; raises `TypeError` for anything else."""
+    if value is None:
+        return ()
+    if isinstance(value, str):
+        return (UserMessage(value),)
+    if isinstance(value, AgentMessage):
+        return (value,)
+    if coroutine_closed(value):
+        raise TypeError(f"{what} is a coroutine; hooks here are plain functions")
+    if not isinstance(value, Iterable) or isinstance(value, (bytes, Mapping)):
+        raise TypeError(f"{what} must be text, a message or messages, not {type(value).__name__}")
+    messages = tuple(value)
+    for message in messages:
+        if not isinstance(message, AgentMessage):
+            raise TypeError(f"{what} holds messages such as `UserMessage(…)`, not {type(message).__name__}")
+    return messages
+
+
+def drop_event(event: AgentEvent) -> None:
+    """Take the place of an `emit` that has failed."""
+
+
+@attrs.define(eq=False)
+class Response:
+    """The response that is being streamed: what has arrived of it, and its message once that is final."""
+
+    partial: AssistantMessage | PartialMessage | None = None
+    start: MessageStartEvent | None = None
+    end: MessageEndEvent | None = None
+
+
+class Run:
+    """One run of the loop, on one thread."""
+
+    def __init__(
+        self,
+        context: AgentContext,
+        config: AgentLoopConfig,
+        emit: Callable[[AgentEvent], object],
+        signal: AbortSignal | None,
+        stream_fn: StreamFn,
+        new_messages: list[AgentMessage],
+    ) -> None:
+        self.config = config
+        self.sink = emit
+        self.stream_fn = stream_fn
+        self.controller = AbortController(parents=[one for one in (signal, config.signal) if one is not None])
+        self.signal = self.controller.signal
+        self.model = config.model
+        self.reasoning = config.reasoning
+        self.new_messages = new_messages
+        self.system_prompt = ""
+        self.tools: dict[str, AgentTool] = {}
+        self._base: tuple[AgentMessage, ...] = ()
+        self._base_end = 0
+        self._context: AgentContext | None = None
+        self.use_context(context)
+
+        self.outbox: list[AgentEvent] = []
+        self.last: AgentEvent | None = None
+        self._interrupted: AgentEvent | None = None
+        self._delivering = False
+        self._closing = False
+        self._commitment: tuple[AgentEvent | None, int] = (None, 0)
+
+        self.response: Response | None = None
+        self.batch: ToolBatch | None = None
+        self.turn: tuple[AssistantMessage, tuple[ToolResultMessage, ...]] | None = None
+        self.wants_reply = True
+        self.natural_end = "completed"
+
+        self.turns = 0
+        self.usage = Usage(cost={})
+        self.cost = 0.0
+        self.failures_in_a_row = 0
+        self.started = time.monotonic()
+
+    # --- the conversation -------------------------------------------------------------------------------------------
+
+    def use_context(self, context: AgentContext) -> None:
+        """Go on from a context; raises `ValueError` for a tool whose schema cannot be used."""
+        for tool in context.tools:
+            compile_schema(tool)
+        self.system_prompt = context.system_prompt
+        self.tools = {tool.name: tool for tool in context.tools}
+        self._base = context.messages
+        self._base_end = len(self.new_messages)
+        self._context = None
+
+    def messages(self) -> list[AgentMessage]:
+        """Return the conversation as it stands, as a new list."""
+        return [*self._base, *self.new_messages[self._base_end :]]
+
+    def context(self) -> AgentContext:
+        """Return the conversation as it stands, as a hook sees it."""
+        known = self._context
+        length = len(self._base) + len(self.new_messages) - self._base_end
+        if known is None or len(known.messages) != length:
+            known = AgentContext(self.system_prompt, self.messages(), tuple(self.tools.values()))
+            self._context = known
+        return known
+
+    def apply(self, update: AgentLoopTurnUpdate | None, hook: str) -> None:
+        """Use what a hook asks for in the following requests."""
+        if update is None:
+            return
+        if not isinstance(update, AgentLoopTurnUpdate):
+            hint = "; hooks here are plain functions" if coroutine_closed(update) else ""
+            raise TypeError(f"`{hook}` returned {type(update).__name__}, not `AgentLoopTurnUpdate` or None{hint}")
+        if update.context is not None:
+            self.use_context(update.context)
+        if update.model is not None:
+            self.model = update.model
+        if update.thinking_level is not None:
+            self.reasoning = update.thinking_level
+
+    # --- events -----------------------------------------------------------------------------------------------------
+
+    def emit(self, *events: AgentEvent) -> None:
+        """Send events, in order, after those decided before; one that has gone out last is not sent again."""
+        for event in events:
+            if event is self.last or event is self._interrupted:
+                continue
+            if not any(event is waiting for waiting in self.outbox):
+                self.outbox.append(event)
+        self.flush()
+
+    def flush(self) -> None:
+        """Deliver what is in the outbox."""
+        if self._delivering:
+            return  # a listener has caused another event; it follows when the one being delivered is done
+        outbox = self.outbox
+        try:
+            self._delivering = True
+            while outbox:
+                event = outbox[0]
+                if event is not self.last:
+                    if type(event) is MessageEndEvent:
+                        self._commit(event)
+                    sink = self.sink
+                    self.last = event
+                    sink(event)
+                del outbox[0]
+        except Exception:
+            self.sink = drop_event
+            if not self._closing:
+                raise
+            _logger.exception("`emit` failed while a run was being closed")
+        except AbortRequested:
+            if not self._closing:
+                raise
+        finally:
+            self._delivering = False
+        if outbox:
+            self.flush()
+
+    def _commit(self, event: MessageEndEvent) -> None:
+        if self._commitment[0] is not event:
+            self._commitment = (event, len(self.new_messages) + 1)
+        if len(self.new_messages) < self._commitment[1]:
+            position = self.batch.position_of(event.message) if self.batch is not None else None
+            self.new_messages.insert(len(self.new_messages) if position is None else position, event.message)
+
+    def inject(self, messages: Iterable[AgentMessage]) -> None:
+        """Add messages that did not come from the model."""
+        for message in messages:
+            self.emit(MessageStartEvent(message), MessageEndEvent(message))
+
+    # --- responses and turns ----------------------------------------------------------------------------------------
+
+    def finish_response(self, message: AssistantMessage) -> AssistantMessage:
+        """Put the final message of a response into the transcript."""
+        response = self.response
+        assert response is not None
+        if message.stop_reason not in ("error", "aborted") and message.tool_calls and self.batch is None:
+            # Made before anybody sees the message, so that the arguments are copied before a listener can touch them,
+            # and recorded before its end is sent, so that the calls are answered whatever comes in between.
+            self.batch = ToolBatch(self, message, message.tool_calls, len(self.new_messages) + 1)
+        if response.end is None:
+            response.end = MessageEndEvent(message)
+        if response.start is None:
+            response.start = MessageStartEvent(message)
+            self.emit(response.start)
+        self.emit(response.end)
+        self.turn = (message, ())
+        self.response = None
+        return message
+
+    def cut_short(self, stop_reason: str, error: ErrorInfo) -> AssistantMessage:
+        """Return what has arrived of the response as a message that ends here."""
+        partial = self.response.partial if self.response is not None else None
+        if isinstance(partial, PartialMessage):
+            message = partial.snapshot()
+        elif partial is not None:
+            message = partial
+        else:
+            message = AssistantMessage(
+                (), api=self.model.api, provider=self.model.provider, model=self.model.id, stop_reason="aborted"
+            )
+        return attrs.evolve(message, stop_reason=stop_reason, error=error)
+
+    def end_turn(self, results: tuple[ToolResultMessage, ...] = ()) -> None:
+        """Close the turn that is open."""
+        assert self.turn is not None
+        message = self.turn[0]
+        self.turn = (message, results)
+        self.batch = None
+        self.emit(TurnEndEvent(message, results))
+        self.turn = None
+
+    # --- limits -----------------------------------------------------------------------------------------------------
+
+    def count(self, usage: Usage | None, *, of_model: bool = False) -> None:
+        """Add a usage to what the run has spent; one of the run's model has its prices."""
+        if usage is None:
+            return
+        self.usage = self.usage + usage
+        cost = usage_cost(self.model, usage) if usage.cost is None and of_model else usage.cost
+        if cost is not None:
+            self.cost += cost.get("total", sum(cost.values()))
+
+    def limit_reached(self) -> str | None:
+        """Return the limit that has been reached, as an end reason."""
+        limits = self.config.limits
+        if limits is None:
+            return None
+        if limits.turns is not None and self.turns >= limits.turns:
+            return "limit:turns"
+        if limits.tokens is not None and self.usage.total_tokens >= limits.tokens:
+            return "limit:tokens"
+        if limits.cost is not None and (self.cost >= limits.cost or not has_prices(self.model)):
+            return "limit:cost"
+        if limits.seconds is not None and time.monotonic() - self.started >= limits.seconds:
+            return "limit:seconds"
+        return None
+
+    # --- the ways out -----------------------------------------------------------------------------------------------
+
+    def end(self, reason: str) -> None:
+        """Say that the run is over."""
+        if type(self.last) is AgentEndEvent:
+            return
+        last = next((one for one in reversed(self.new_messages) if isinstance(one, AssistantMessage)), None)
+        if reason == "error" and last is not None and last.error is not None:
+            kind, message = last.error.kind, last.error.message
+            _logger.warning("a run of %s/%s ended in an error: %s: %s", last.provider, last.model, kind, message)
+        self.emit(AgentEndEvent(self.new_messages, reason))
+
+    def close(self, failure: BaseException) -> str:
+        """Stop everything and close what is open; return the reason the run ends with.
+
+        An abort or an interrupt leaves an `aborted` message as the last word; a failure of a hook or of `emit` adds
+        none if no response was open.
+        """
+        failed = isinstance(failure, Exception)
+        self._delivering = False
+        self._closing = True
+        self._interrupted = self.last
+        reason = failure.reason if isinstance(failure, AbortRequested) else None
+        if reason is None or failed:
+            reason = "the run failed" if failed else "interrupted"
+        self.controller.abort(reason)
+        self.flush()
+        if self.last is None:
+            self.emit(AgentStartEvent())
+        response = self.response
+        if response is not None and (response.start is not None or response.end is not None or not failed):
+            self._cut_response()
+        self.response = None
+        if self.batch is not None:
+            batch = self.batch
+            batch.advance()
+            self.wants_reply = not batch.terminate
+            self.end_turn(batch.results())
+        elif self.turn is not None and type(self.last) is not TurnEndEvent:
+            self.end_turn(self.turn[1])
+        if not failed:
+            self._say_aborted()
+        return "error" if failed else "aborted"
+
+    def _cut_response(self) -> None:
+        response = self.response
+        assert response is not None
+        self.wants_reply = False
+        if response.end is not None and isinstance(response.end.message, AssistantMessage):
+            self.finish_response(response.end.message)
+        else:
+            self.finish_response(self.cut_short("aborted", ErrorInfo(kind="aborted", message=str(self.signal.reason))))
+
+    def _say_aborted(self) -> None:
+        """Close an open turn, or add a last one, with an empty aborted message, if a reply was wanted."""
+        open_turn = type(self.last) not in (type(None), AgentStartEvent, TurnEndEvent, AgentEndEvent)
+        if type(self.last) is AgentEndEvent or not (open_turn or self.wants_reply):
+            return
+        if not open_turn:
+            self.emit(TurnStartEvent())
+        self.response = Response()
+        self._cut_response()
+        self.end_turn()

@@ -1,0 +1,232 @@
+"""One tool call: what is known of it, and how it is checked before it may run."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections import deque
+from collections.abc import Callable
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from agentcore._arguments import check_arguments, validate_arguments
+from agentcore._records import shortened
+from agentcore.abort import AbortController, AbortSignal
+from agentcore.config import BeforeToolCallContext, BeforeToolCallResult
+from agentcore.errors import AbortRequested, ToolArgumentsError, ToolNotFoundError
+from agentcore.events import AgentEvent
+from agentcore.messages import AssistantMessage, ToolCall, ToolResultMessage
+from agentcore.tools import AgentTool, AgentToolResult
+
+if TYPE_CHECKING:
+    from agentcore._run import Run
+
+__all__ = [
+    "BeforeHook",
+    "CallRecord",
+    "ExecutedToolCallBatch",
+    "ExecutedToolCallOutcome",
+    "FinalizedToolCallOutcome",
+    "ImmediateToolCallOutcome",
+    "PreparedToolCall",
+    "aborted_result",
+    "coroutine_closed",
+    "error_result",
+    "error_text",
+    "log_failure",
+    "prepare_call",
+]
+
+_logger = logging.getLogger("agentcore.tools")
+
+BeforeHook = Callable[[BeforeToolCallContext, AbortSignal], "BeforeToolCallResult | None"]
+
+
+@attrs.frozen
+class PreparedToolCall:
+    """A call that may run, and the arguments it runs with."""
+
+    tool_call: ToolCall
+    tool: AgentTool
+    args: dict[str, Any]
+
+
+@attrs.frozen
+class ImmediateToolCallOutcome:
+    """A call that is answered without being executed."""
+
+    result: AgentToolResult
+
+
+@attrs.frozen
+class ExecutedToolCallOutcome:
+    """What an executed call gave."""
+
+    result: AgentToolResult
+    is_error: bool = False
+
+
+@attrs.frozen
+class FinalizedToolCallOutcome:
+    """The last word on a call."""
+
+    tool_call: ToolCall
+    result: AgentToolResult
+    is_error: bool = False
+
+
+@attrs.frozen
+class ExecutedToolCallBatch:
+    """What a batch came to: the results in the order of the calls."""
+
+    messages: tuple[ToolResultMessage, ...]
+    terminate: bool
+    paused: bool
+
+
+@attrs.define(eq=False)
+class CallRecord:
+    """All that is known of one call of a batch.
+
+    Threads: `executed` is written by the thread that runs the tool, everything else by the loop's thread; any thread
+    may read.
+    """
+
+    call: ToolCall
+    controller: AbortController
+    prepared: PreparedToolCall | None = None
+    paused: bool = False
+    begun: bool = False
+    started_at: float | None = None
+    thread_name: str | None = None
+    stop_reason: str | None = None
+    stopping: bool = False
+    deadline: float | None = None
+    executed: ExecutedToolCallOutcome | None = None
+    finalizing: bool = False
+    finalized: FinalizedToolCallOutcome | None = None
+    message: ToolResultMessage | None = None
+    updates: deque[AgentToolResult] = attrs.field(factory=deque)
+    future: Any = None
+    sent: int = 0
+    events: dict[int, AgentEvent] = attrs.field(factory=dict)
+
+    @property
+    def state(self) -> str:
+        """`waiting`, `running`, `paused` or `done`."""
+        if self.finalized is not None:
+            return "done"
+        if self.paused:
+            return "paused"
+        return "running" if self.begun else "waiting"
+
+
+def coroutine_closed(value: object) -> bool:
+    """Return whether a value is a coroutine, and close it: nobody here will ever await it."""
+    if isinstance(value, CoroutineType):
+        value.close()
+        return True
+    return False
+
+
+def error_text(error: BaseException) -> str:
+    """Return what an exception says, for a model to read."""
+    if isinstance(error, AbortRequested):
+        return str(error.reason)
+    text = str(error)
+    return text if text and not isinstance(error, KeyError) else f"{type(error).__name__}: {text}".rstrip(": ")
+
+
+def error_result(text: str, terminate: bool | None = None) -> AgentToolResult:
+    """Return a result that says what went wrong."""
+    return AgentToolResult(text, terminate=terminate, is_error=True)
+
+
+def log_failure(what: str, call: ToolCall, error: BaseException) -> None:
+    """Log that something failed for a call, without what it said unless at DEBUG."""
+    # Messages and arguments can hold what must not be in a log; only who asks for debugging gets them.
+    _logger.error("%s failed for tool call %s: %s", what, call.id, type(error).__name__)
+    _logger.debug("%s failed for tool call %s", what, call.id, exc_info=error)
+
+
+def aborted_result(call: ToolCall, reason: object) -> AgentToolResult:
+    """Return the answer to a call that an abort kept from running, or from finishing."""
+    said = "" if reason in (None, "aborted") else f": {reason}"
+    return error_result(f"The call of `{call.name}` was aborted{said}.")
+
+
+def prepare_call(
+    run: Run, record: CallRecord, message: AssistantMessage, before: BeforeHook | None
+) -> PreparedToolCall | ImmediateToolCallOutcome | None:
+    """Return a call ready to run, or its answer, or `None` when it is paused.
+
+    Nothing but `KeyboardInterrupt`, `SystemExit` and their like comes out of it: whatever else goes wrong keeps the
+    call from running and becomes its answer.
+    """
+    call = record.call
+    if run.signal.aborted or record.controller.signal.aborted:
+        return ImmediateToolCallOutcome(aborted_result(call, record.controller.signal.reason))
+    try:
+        return _checked(run, record, message, before)
+    except AbortRequested as request:
+        run.controller.abort(request.reason)
+        return ImmediateToolCallOutcome(aborted_result(call, request.reason))
+    except (ToolNotFoundError, ToolArgumentsError) as error:
+        return ImmediateToolCallOutcome(error_result(error_text(error)))
+    except Exception as error:
+        log_failure("preparing", call, error)
+        return ImmediateToolCallOutcome(
+            error_result(f"`{call.name}` was not run: preparing the call failed: {error_text(error)}")
+        )
+
+
+def _checked(
+    run: Run, record: CallRecord, message: AssistantMessage, before: BeforeHook | None
+) -> PreparedToolCall | ImmediateToolCallOutcome | None:
+    call = record.call
+    tool = run.tools.get(call.name)
+    if tool is None:
+        names = ", ".join(f"`{name}`" for name in run.tools) or "none"
+        raise ToolNotFoundError(f"There is no tool `{call.name}`. The tools are: {names}.")
+    if call.partial_json is not None:
+        raise ToolArgumentsError(
+            f"The arguments of `{call.name}` must be a JSON object, but were: {shortened(call.partial_json)}"
+        )
+    arguments: Any = copy.deepcopy(call.arguments)
+    if tool.prepare_arguments is not None:
+        arguments = tool.prepare_arguments(arguments)
+        if coroutine_closed(arguments):
+            raise TypeError("`prepare_arguments` is a coroutine function; tools here are plain functions")
+    prepared = PreparedToolCall(call, tool, validate_arguments(tool, arguments))
+    return prepared if before is None else _asked(run, record, message, before, prepared)
+
+
+def _asked(
+    run: Run, record: CallRecord, message: AssistantMessage, before: BeforeHook, prepared: PreparedToolCall
+) -> PreparedToolCall | ImmediateToolCallOutcome | None:
+    """Ask the hook; only `None`, or a result that does not block, lets the call run."""
+    call = record.call
+    shown = copy.deepcopy((message, call, prepared.args))
+    try:
+        verdict = before(BeforeToolCallContext(*shown, run.context()), record.controller.signal)
+    except Exception as error:
+        log_failure("`before_tool_call`", call, error)
+        text = f"`{call.name}` was not run: the check before it failed: {error_text(error)}"
+        return ImmediateToolCallOutcome(error_result(text))
+    if verdict is None:
+        return prepared
+    if not isinstance(verdict, BeforeToolCallResult):
+        hint = "; it must be a plain function" if coroutine_closed(verdict) else ""
+        wrong = TypeError(f"`before_tool_call` returned {type(verdict).__name__}{hint}")
+        log_failure("`before_tool_call`", call, wrong)
+        return ImmediateToolCallOutcome(error_result(f"`{call.name}` was not run: {wrong}, so the call is blocked."))
+    if verdict.block:
+        reason = verdict.reason or f"The call of `{call.name}` was blocked."
+        return ImmediateToolCallOutcome(error_result(reason, verdict.terminate))
+    if verdict.pause:
+        return None
+    if verdict.args is None:
+        return prepared
+    return attrs.evolve(prepared, args=check_arguments(prepared.tool, copy.deepcopy(verdict.args)))

@@ -1,0 +1,310 @@
+"""Running the prepared calls of a batch: here, on the loop's thread, or on workers.
+
+Guarantees for threads. Only `tool.execute` runs on a worker. A worker writes its outcome into the record and then
+wakes the loop's thread through `inbox`, so an item of the queue that an interrupt swallows is never missed: the
+records tell. The loop's thread alone starts calls, so no worker waits for a slot or for an `exclusive` name.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from queue import Empty, SimpleQueue
+from threading import current_thread, get_ident
+from typing import TYPE_CHECKING, Any
+
+from agentcore._tool_calls import (
+    CallRecord,
+    ExecutedToolCallOutcome,
+    FinalizedToolCallOutcome,
+    aborted_result,
+    coroutine_closed,
+    error_result,
+    error_text,
+    log_failure,
+)
+from agentcore._workers import DaemonThreadPool
+from agentcore.errors import AbortRequested
+from agentcore.events import ToolExecutionUpdateEvent
+from agentcore.tools import AgentToolResult, as_tool_result
+
+if TYPE_CHECKING:
+    from agentcore._run import Run
+
+__all__ = ["CallRunner"]
+
+_logger = logging.getLogger("agentcore.tools")
+
+
+class CallRunner:
+    """Executes the calls of one batch; `finish(record)` is called on the loop's thread for each that has ended."""
+
+    def __init__(self, run: Run, finish: Callable[[CallRecord], None]) -> None:
+        self._run = run
+        self._finish = finish
+        self._inbox: SimpleQueue[CallRecord | None] = SimpleQueue()
+        self._thread_id = get_ident()
+        self._pool: DaemonThreadPool | None = None
+        self._running: dict[CallRecord, None] = {}
+        self._names_in_use: dict[str, CallRecord] = {}
+        self._names_lost: set[str] = set()
+        self._kept: BaseException | None = None
+        self._started = 0
+
+    def execute(self, records: Sequence[CallRecord], *, here: bool) -> None:
+        """Run the prepared calls among `records` and finish each; return when all have ended.
+
+        With `here` they run on the calling thread, but for those with a `timeout`.
+        """
+        waiting: deque[CallRecord] = deque()
+        for record in records:
+            if record.prepared is None:
+                continue
+            if record.executed is not None or record.finalized is not None:
+                self._leave(record)
+                self._finish(record)
+            elif here and record.prepared.tool.timeout is None:
+                self._run_here(record)
+            elif record.begun:
+                self._running[record] = None
+            else:
+                waiting.append(record)
+        if waiting or self._running:
+            remove = self._run.signal.add_callback(self.wake)
+            try:
+                self._run_on_workers(waiting)
+            finally:
+                remove()
+
+    def wake(self) -> None:
+        """Have the loop's thread look at the calls; from any thread."""
+        self._inbox.put(None)
+
+    def close(self) -> None:
+        """Let the workers go."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False)
+
+    # --- beginning and ending ---------------------------------------------------------------------------------------
+
+    def _run_here(self, record: CallRecord) -> None:
+        """Execute a call on the loop's thread."""
+        if record.begun:  # and interrupted
+            record.finalized = self._refused(record, aborted_result(record.call, self._run.signal.reason))
+        elif self._may_begin(record):
+            self._begin(record, current_thread().name)
+            try:
+                record.executed = self._called(record)
+            finally:
+                self._leave(record)
+            self._raise_kept()
+        self._finish(record)
+
+    def _may_begin(self, record: CallRecord) -> bool:
+        """Return whether a call that has not begun may; if not, give it its answer."""
+        assert record.prepared is not None
+        name = record.prepared.tool.exclusive
+        if record.controller.signal.aborted:
+            result = aborted_result(record.call, record.controller.signal.reason)
+        elif name is not None and name in self._names_lost:
+            result = error_result(
+                f"`{record.call.name}` was not run: an earlier call that holds `{name}` did not stop when it was asked to."
+            )
+        else:
+            return True
+        record.finalized = self._refused(record, result)
+        return False
+
+    def _refused(self, record: CallRecord, result: AgentToolResult) -> FinalizedToolCallOutcome:
+        return FinalizedToolCallOutcome(record.call, result, True)
+
+    def _begin(self, record: CallRecord, thread_name: str) -> None:
+        assert record.prepared is not None
+        tool = record.prepared.tool
+        if tool.exclusive is not None:
+            self._names_in_use[tool.exclusive] = record
+        now = time.monotonic()
+        record.thread_name = thread_name
+        record.started_at = now
+        record.deadline = None if tool.timeout is None else now + tool.timeout
+        record.begun = True
+
+    def _leave(self, record: CallRecord) -> None:
+        """Free the slot and the name of a call."""
+        assert record.prepared is not None
+        self._running.pop(record, None)
+        name = record.prepared.tool.exclusive
+        if name is not None and self._names_in_use.get(name) is record:
+            del self._names_in_use[name]
+
+    def _called(self, record: CallRecord) -> ExecutedToolCallOutcome:
+        """Call the tool, on any thread."""
+        prepared, call = record.prepared, record.call
+        assert prepared is not None
+        try:
+            value = prepared.tool.execute(
+                call.id,
+                copy.deepcopy(prepared.args),
+                record.controller.signal,
+                lambda update: self._on_update(record, update),
+                prepared.tool.context,
+            )
+            if coroutine_closed(value):
+                raise TypeError(f"`{call.name}` is a coroutine function; tools here are plain functions")
+            result = as_tool_result(value)
+            return ExecutedToolCallOutcome(result, result.is_error)
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt) and get_ident() == self._thread_id:
+                self._kept = None
+                raise
+            if not isinstance(error, AbortRequested):
+                log_failure(f"tool `{call.name}`", call, error)
+            return ExecutedToolCallOutcome(error_result(error_text(error)), True)
+
+    # --- progress ---------------------------------------------------------------------------------------------------
+
+    def _on_update(self, record: CallRecord, update: Any) -> None:
+        """Take progress from a tool, on any thread; never raises into the tool, but for an interrupt."""
+        if record.executed is not None or record.finalized is not None:
+            return
+        try:
+            record.updates.append(as_tool_result(update))
+        except Exception as error:
+            log_failure(f"an update of tool `{record.call.name}`", record.call, error)
+            return
+        if get_ident() != self._thread_id:
+            self._inbox.put(None)
+            return
+        try:
+            self.send_updates(record)
+        except BaseException as error:
+            self._kept = error
+            self._run.controller.abort("the run failed")
+            if isinstance(error, KeyboardInterrupt):
+                raise
+
+    def send_updates(self, record: CallRecord) -> None:
+        """Emit what a call has reported; on the loop's thread."""
+        call = record.call
+        while record.updates:
+            update = record.updates.popleft()
+            self._run.emit(ToolExecutionUpdateEvent(call.id, call.name, copy.deepcopy(call.arguments), update))
+
+    def _raise_kept(self) -> None:
+        """Raise what `emit` raised while a tool reported progress."""
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            raise kept
+
+    # --- workers ----------------------------------------------------------------------------------------------------
+
+    def _run_on_workers(self, waiting: deque[CallRecord]) -> None:
+        while True:
+            self._start_waiting(waiting)
+            self._look_at_running()
+            if not waiting and not self._running:
+                return
+            if waiting and len(self._running) < self._run.config.max_parallel_tools and self._startable(waiting):
+                continue
+            try:
+                self._inbox.get(timeout=self._seconds_to_wait())
+            except Empty:
+                pass
+            self._raise_kept()
+
+    def _startable(self, waiting: deque[CallRecord]) -> bool:
+        """Return whether a waiting call need not wait: its name became free, was lost, or it was aborted."""
+        for record in waiting:
+            assert record.prepared is not None
+            if record.controller.signal.aborted or record.prepared.tool.exclusive not in self._names_in_use:
+                return True
+        return False
+
+    def _start_waiting(self, waiting: deque[CallRecord]) -> None:
+        """Start the calls for which there is a slot and whose name is free, in the order of the calls."""
+        most = self._run.config.max_parallel_tools
+        kept: list[CallRecord] = []
+        while waiting and (len(self._running) < most or self._run.signal.aborted):
+            record = waiting.popleft()
+            assert record.prepared is not None
+            if not self._may_begin(record):
+                self._finish(record)
+            elif record.prepared.tool.exclusive in self._names_in_use:
+                kept.append(record)
+            else:
+                self._start(record)
+        waiting.extendleft(reversed(kept))
+
+    def _start(self, record: CallRecord) -> None:
+        self._started += 1
+        name = f"agentcore-tool-{record.call.name}-{self._started}"
+        self._begin(record, name)
+        self._running[record] = None
+        try:
+            if self._pool is None:
+                self._pool = DaemonThreadPool(self._run.config.max_parallel_tools, "agentcore-tool")
+            record.future = self._pool.submit_named(name, self._work, record)
+        except RuntimeError as error:
+            log_failure("starting a thread", record.call, error)
+            text = f"`{record.call.name}` was not run: no thread could be started: {error}"
+            record.finalized = self._refused(record, error_result(text))
+            self._leave(record)
+            self._finish(record)
+
+    def _work(self, record: CallRecord) -> None:
+        # First the record, then the wake-up.
+        record.executed = self._called(record)
+        self._inbox.put(record)
+
+    def _seconds_to_wait(self) -> float | None:
+        deadlines = [record.deadline for record in self._running if record.deadline is not None]
+        return max(min(deadlines) - time.monotonic(), 0.0) if deadlines else None
+
+    def _look_at_running(self) -> None:
+        """Finish what has ended, send updates, ask calls to stop whose time is up, give up those that did not."""
+        for record in list(self._running):
+            if record.executed is not None:
+                self._leave(record)
+                self._finish(record)
+                continue
+            self.send_updates(record)
+            now = time.monotonic()
+            if record.controller.signal.aborted and not record.stopping:
+                self._ask_to_stop(record, now)
+            elif record.deadline is not None and now >= record.deadline:
+                if record.stopping:
+                    self._abandon(record)
+                else:
+                    assert record.prepared is not None
+                    record.stop_reason = f"timed out after {record.prepared.tool.timeout:g} s"
+                    self._ask_to_stop(record, now)
+                    record.controller.abort(record.stop_reason)
+
+    def _ask_to_stop(self, record: CallRecord, now: float) -> None:
+        """Give a call its grace to return."""
+        record.deadline = now + self._run.config.abort_grace
+        record.stopping = True
+
+    def _abandon(self, record: CallRecord) -> None:
+        """Answer a call that did not return in its grace; its thread is no longer waited for."""
+        assert record.prepared is not None
+        call, name = record.call, record.prepared.tool.exclusive
+        reason = record.stop_reason or str(record.controller.signal.reason)
+        if name is not None:
+            self._names_lost.add(name)
+        record.finalized = self._refused(
+            record,
+            error_result(f"The call of `{call.name}` {_was(reason)}; it did not stop when asked to and was given up."),
+        )
+        _logger.warning("tool call %s (`%s`) did not stop when asked to and was given up", call.id, call.name)
+        if self._pool is not None and record.future is not None:
+            self._pool.abandon(record.future)
+        self._leave(record)
+        self._finish(record)
+
+
+def _was(reason: str) -> str:
+    return reason if reason.startswith("timed out") else f"was aborted ({reason})"

@@ -1,0 +1,195 @@
+"""A run on a background thread, and the stream of its events.
+
+Guarantees for threads. The run's thread holds the channel, never the `EventStream`, so a stream that nobody holds any
+more is finalised and aborts its run. Events, permits and wake-ups go through `SimpleQueue`s, whose `put` never blocks
+and may interrupt itself; the end is recorded before it is queued, so a reader that an interrupt robbed of it still
+finds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from queue import SimpleQueue
+from threading import get_ident
+from types import TracebackType
+from typing import Any, Generic, NoReturn, TypeVar
+
+from agentcore._scope import entered, is_inside
+from agentcore._workers import start_daemon
+from agentcore.abort import AbortController, AbortSignal
+from agentcore.errors import StreamStateError
+
+__all__ = ["EventStream"]
+
+_E = TypeVar("_E")
+_EXTRA_CLOSE_SECONDS = 0.5
+
+StreamedRun = Callable[[Callable[[Any], None], AbortSignal, "list[Any]"], object]
+"""`run(emit, signal, messages)`: does the run, adds to `messages`, and raises what ended it, if anything did."""
+
+
+class _Channel:
+    """What the run's thread and the reader share."""
+
+    __slots__ = ("bounded", "ended", "failure", "finished", "items", "messages", "permits", "readers")
+
+    def __init__(self, max_queue_size: int | None) -> None:
+        self.items: SimpleQueue[Any] = SimpleQueue()
+        self.permits: SimpleQueue[None] = SimpleQueue()
+        self.bounded = max_queue_size is not None
+        for _ in range(max_queue_size or 0):
+            self.permits.put(None)
+        self.messages: list[Any] = []
+        self.failure: BaseException | None = None
+        self.ended = False
+        self.finished = AbortController()  # a flag that many may wait for, interrupted or not
+        self.readers: dict[str, int] = {}
+
+    def put(self, event: object) -> None:
+        if self.bounded:
+            self.permits.get()
+        self.items.put(event)
+
+    def lift(self) -> None:
+        """Take the bound away; from any thread."""
+        self.bounded = False
+        self.permits.put(None)
+
+
+_END = object()
+
+
+def _feed(run: StreamedRun, channel: _Channel, signal: AbortSignal) -> None:
+    try:
+        with entered(channel):
+            run(channel.put, signal, channel.messages)
+    except BaseException as failure:
+        channel.failure = failure
+    finally:
+        channel.ended = True
+        channel.items.put(_END)
+        channel.finished.abort("finished")
+
+
+class EventStream(Generic[_E]):
+    """The events of a run that goes on in the background.
+
+    `for event in stream` yields them; `break` pauses, a later `for` goes on. Closing, leaving a `with` block, or
+    dropping the stream aborts the run. What the run raised is raised at the end of the iteration and by `result()`.
+    A `KeyboardInterrupt` while waiting aborts the run.
+
+    Threads: made and read by one thread at a time; two threads in `__next__` at once raise `StreamStateError`.
+    `result`, `abort`, `close` and `messages` may be used from any thread. From the run's own threads (its listeners,
+    hooks and tools) `close` only aborts, and reading and `result` raise `StreamStateError`, since they would wait for
+    themselves. `abort` is safe in a signal handler.
+    """
+
+    def __init__(
+        self,
+        run: StreamedRun,
+        *,
+        signals: Iterable[AbortSignal] = (),
+        max_queue_size: int | None = None,
+        abort_grace: float = 0.5,
+    ) -> None:
+        if max_queue_size is not None and max_queue_size < 1:
+            raise ValueError(f"`max_queue_size` is {max_queue_size!r}; it must be at least 1, or None for no bound")
+        self._abort_grace = abort_grace
+        self._channel = channel = _Channel(max_queue_size)
+        self._controller = AbortController(parents=signals)
+        self._controller.signal.add_callback(channel.lift)
+        start_daemon(partial(_feed, run, channel, self._controller.signal), "agentcore-stream")
+
+    def __iter__(self) -> Iterator[_E]:
+        return self
+
+    def __next__(self) -> _E:
+        channel = self._channel
+        self._refuse_from_inside("read")
+        me = get_ident()
+        if channel.readers.setdefault("reader", me) != me:
+            raise StreamStateError("another thread is reading this event stream; a stream has one reader at a time")
+        item: Any
+        try:
+            item = _END if channel.ended and channel.items.empty() else channel.items.get()
+        except KeyboardInterrupt:
+            self.abort("interrupted")
+            raise
+        finally:
+            channel.readers.pop("reader", None)
+        if item is not _END:
+            if channel.bounded:
+                channel.permits.put(None)
+            event: _E = item
+            return event
+        if channel.failure is not None:
+            raise channel.failure
+        raise StopIteration
+
+    @property
+    def messages(self) -> list[Any]:
+        """What the run has added so far, also after a failure; a copy."""
+        return list(self._channel.messages)
+
+    @property
+    def signal(self) -> AbortSignal:
+        """The signal that the run looks at."""
+        return self._controller.signal
+
+    def result(self, timeout: float | None = None) -> list[Any]:
+        """Wait for the run's end; return its new messages, or raise what it raised.
+
+        It needs no reader: a bound on the queue is lifted. Raises `TimeoutError` after `timeout` seconds.
+        """
+        channel = self._channel
+        self._refuse_from_inside("wait for the result of")
+        channel.lift()
+        try:
+            done = channel.finished.signal.wait(timeout)
+        except KeyboardInterrupt:
+            self.abort("interrupted")
+            raise
+        if not done:
+            raise TimeoutError(f"the run had not ended after {timeout:g} s; `abort()` ends it")
+        if channel.failure is not None:
+            raise channel.failure
+        return list(channel.messages)
+
+    def abort(self, reason: object = None) -> None:
+        """Ask the run to stop; its closing events can still be read."""
+        self._controller.abort(reason)
+
+    def close(self) -> None:
+        """Abort the run and wait for its end, at most the abort grace and half a second.
+
+        From the run's own threads it only aborts.
+        """
+        self._controller.abort("the event stream was closed")
+        if not is_inside(self._channel):
+            self._channel.finished.signal.wait(self._abort_grace + _EXTRA_CLOSE_SECONDS)
+
+    def _refuse_from_inside(self, what: str) -> None:
+        if is_inside(self._channel):
+            raise StreamStateError(f"cannot {what} this event stream from its own run: that would wait for itself")
+
+    def __enter__(self) -> EventStream[_E]:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        controller = getattr(self, "_controller", None)  # missing when the arguments were refused
+        if controller is not None:
+            controller.abort("the event stream was dropped")
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise TypeError("an EventStream belongs to its process and cannot be pickled or copied; save its `messages`")
+
+    def __repr__(self) -> str:
+        channel = self._channel
+        state = "running" if not channel.ended else "failed" if channel.failure is not None else "ended"
+        return f"<EventStream {state}, {len(channel.messages)} messages>"
