@@ -1,0 +1,283 @@
+"""Make any transcript acceptable to any API.
+
+`replayable` turns the messages of a context into messages that fit one model: what a provider would refuse is mended or
+left out, what belongs to another model is translated, and every tool call has its one result right after it. An
+adapter then only writes down what it gets, in order.
+
+What it gives:
+
+- only `UserMessage`, `AssistantMessage` and `ToolResultMessage`, none of them empty;
+- no assistant message that ended in `error` or `aborted`, nor the results of its calls;
+- after an assistant message exactly one result for each of its calls, in the order of the calls; a missing one is an
+  error result, a result without a call is left out;
+- tool-call ids that the API accepts, each used once in the whole request, the same in call and result. They depend only
+  on what stands before them, so that a longer transcript begins with the same ids and caches of prompts stay good;
+- thinking, blocks of the provider, signed text and the signatures of calls unchanged if the message came from the same
+  provider, api and model; otherwise thinking as text (left out when it was redacted) and nothing signed;
+- no text that is blank, unless it is signed; no lone surrogates; call arguments that JSON can hold, `{}` where the
+  model gave none that could be read;
+- for a model without image input a short note in the place of each image. Images in an assistant message are only left
+  to the model that made them.
+
+Nothing the caller gave is changed; what needs no change is passed on as it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+import string
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import attrs
+
+from agentcore._records import json_safe
+from agentcore.content import ContentBlock, ImageContent, ProviderContent, TextContent, ThinkingContent, ToolCall
+from agentcore.messages import AssistantMessage, ToolResultMessage, UserMessage
+from agentcore.models import Model
+
+__all__ = ["IdRule", "ReplayMessage", "clean_json", "clean_text", "replayable"]
+
+ReplayMessage = UserMessage | AssistantMessage | ToolResultMessage
+
+_NO_RESULT = "no result was recorded"
+_NO_OUTPUT = "(no output)"
+_TOOL_NAME = re.compile("[a-zA-Z0-9_-]{1,64}")
+_NOT_IN_A_NAME = re.compile("[^a-zA-Z0-9_-]")
+_LONGEST_NAME = 64
+_ALPHANUMERIC = string.digits + string.ascii_letters
+
+
+@attrs.frozen
+class IdRule:
+    """Which tool-call ids an API accepts.
+
+    `allowed` is the inside of a regular expression's character class, `longest` the greatest length. With `exact` an id
+    must have that length and is made of letters and digits.
+    """
+
+    allowed: str = "a-zA-Z0-9_-"
+    longest: int = 64
+    exact: bool = False
+
+    def accepts(self, id: str) -> bool:
+        """Return whether an id may be sent as it is."""
+        length = len(id) == self.longest if self.exact else 0 < len(id) <= self.longest
+        return length and re.fullmatch(f"[{self.allowed}]+", id) is not None
+
+
+def replayable(
+    messages: Iterable[Any],
+    model: Model,
+    *,
+    api: str | None = None,
+    ids: IdRule | None = None,
+    tool_names: Iterable[str] = (),
+) -> list[ReplayMessage]:
+    """Return the messages as a request to `model` over `api` (the model's, when left out) can hold them.
+
+    `tool_names` are the names the request declares; a call of any other tool is renamed if its name has characters
+    that no API takes. Messages of other classes than the three a model understands are left out.
+    """
+    writer = _Writer(model, model.api if api is None else api, IdRule() if ids is None else ids, tool_names)
+    replayed: list[ReplayMessage] = []
+    for message, results in _turns(messages):
+        replayed.extend(writer.written(message, results))
+    return replayed
+
+
+# --- pairing --------------------------------------------------------------------------------------------------------
+
+
+_Results = list[ToolResultMessage | None]
+
+
+def _turns(messages: Iterable[Any]) -> list[tuple[UserMessage | AssistantMessage, _Results]]:
+    """Return the messages that are kept, each with the results of its calls: one for each call, `None` if it has none.
+
+    A result belongs to the last unanswered call of its id before it: providers that count calls anew in each turn use
+    the same ids again and again.
+    """
+    turns: list[tuple[UserMessage | AssistantMessage, _Results]] = []
+    # For each id the messages whose calls of that id wait, with the places of these calls, first one first.
+    waiting: dict[str, list[tuple[_Results, list[int]]]] = {}
+    for message in messages:
+        if isinstance(message, ToolResultMessage):
+            places = waiting.get(message.tool_call_id)
+            if places:
+                results, indices = places[-1]
+                results[indices.pop(0)] = message
+                if not indices:
+                    places.pop()
+        elif isinstance(message, AssistantMessage):
+            calls = message.tool_calls
+            results = [None] * len(calls)
+            by_id: dict[str, list[int]] = {}
+            for index, call in enumerate(calls):
+                by_id.setdefault(call.id, []).append(index)
+            for id, indices in by_id.items():
+                waiting.setdefault(id, []).append((results, indices))
+            # The results of a message that is left out find their place in it, and go with it.
+            if message.stop_reason not in ("error", "aborted"):
+                turns.append((message, results))
+        elif isinstance(message, UserMessage):
+            turns.append((message, []))
+    return turns
+
+
+# --- writing --------------------------------------------------------------------------------------------------------
+
+
+class _Writer:
+    """Writes the messages of one request, in order."""
+
+    def __init__(self, model: Model, api: str, rule: IdRule, tool_names: Iterable[str]) -> None:
+        self._origin = (model.provider, api, model.id)
+        self._reads_images = "image" in model.input
+        self._rule = rule
+        self._tool_names = frozenset(tool_names)
+        self._used: set[str] = set()
+
+    def written(self, message: UserMessage | AssistantMessage, results: _Results) -> list[ReplayMessage]:
+        if isinstance(message, UserMessage):
+            return self._user(message)
+        content = self._assistant_content(message)
+        if not content:
+            return []
+        calls = [block for block in content if isinstance(block, ToolCall)]
+        answers = [self._result(call, result, message) for call, result in zip(calls, results, strict=True)]
+        return [message if content == message.content else attrs.evolve(message, content=content), *answers]
+
+    def _user(self, message: UserMessage) -> list[ReplayMessage]:
+        content = message.content
+        if isinstance(content, str):
+            text = clean_text(content)
+            if not text.strip():
+                return []
+            return [message if text is content else attrs.evolve(message, content=text)]
+        blocks = self._readable(content)
+        if not blocks:
+            return []
+        return [message if blocks == content else attrs.evolve(message, content=blocks)]
+
+    def _result(self, call: ToolCall, result: ToolResultMessage | None, message: AssistantMessage) -> ToolResultMessage:
+        if result is None:
+            return ToolResultMessage(call.id, call.name, _NO_RESULT, is_error=True, timestamp=message.timestamp)
+        content = self._readable(result.content) or (TextContent(_NO_OUTPUT),)
+        if (call.id, call.name, content) == (result.tool_call_id, result.tool_name, result.content):
+            return result
+        return attrs.evolve(result, tool_call_id=call.id, tool_name=call.name, content=content)
+
+    def _readable(self, content: Sequence[ContentBlock]) -> tuple[ContentBlock, ...]:
+        """Return what a user or a tool said as blocks of text and images."""
+        blocks: list[ContentBlock] = []
+        for block in content:
+            if isinstance(block, TextContent):
+                if block.text.strip():
+                    text = clean_text(block.text)
+                    blocks.append(block if text is block.text and not block.signature else TextContent(text))
+            elif isinstance(block, ImageContent):
+                blocks.append(block if self._reads_images else _note(block))
+        return tuple(blocks)
+
+    def _assistant_content(self, message: AssistantMessage) -> tuple[ContentBlock, ...]:
+        same = (message.provider, message.api, message.model) == self._origin
+        blocks: list[ContentBlock] = []
+        for block in message.content:
+            if isinstance(block, ToolCall):
+                blocks.append(self._call(block, same))
+            elif isinstance(block, ProviderContent):
+                if same and (block.provider, block.api) == self._origin[:2]:
+                    blocks.append(block)
+            elif isinstance(block, ImageContent):
+                blocks.append(block if same and self._reads_images else _note(block))
+            elif isinstance(block, ThinkingContent):
+                if same:
+                    if block.signature or block.thinking.strip():
+                        text = clean_text(block.thinking)
+                        blocks.append(block if text is block.thinking else attrs.evolve(block, thinking=text))
+                elif not block.redacted and block.thinking.strip():
+                    blocks.append(TextContent(clean_text(block.thinking)))
+            elif same and block.signature:
+                blocks.append(attrs.evolve(block, text=clean_text(block.text)))
+            elif block.text.strip():
+                blocks.append(TextContent(clean_text(block.text)))
+        return tuple(blocks)
+
+    def _call(self, call: ToolCall, same: bool) -> ToolCall:
+        arguments = {} if call.partial_json is not None else clean_json(call.arguments)
+        signature = call.thought_signature if same else None
+        return ToolCall(self._id(call.id), self._name(call.name), arguments, None, signature)
+
+    def _name(self, name: str) -> str:
+        """Return a tool's name, or what can be sent in place of one that a model made up."""
+        if name in self._tool_names or _TOOL_NAME.fullmatch(name):
+            return name
+        return _NOT_IN_A_NAME.sub("_", name)[:_LONGEST_NAME] or "unnamed"
+
+    def _id(self, wanted: str) -> str:
+        """Return an id that the API accepts and that no call before has; the wanted one if possible."""
+        rule = self._rule
+        id, number = wanted, 1
+        while id in self._used or not rule.accepts(id):
+            id = _rewritten(wanted, number, rule)
+            number += 1
+        self._used.add(id)
+        return id
+
+
+def _note(image: ImageContent) -> TextContent:
+    return TextContent(f"[an image ({image.mime_type}) was left out: this model does not read images]")
+
+
+def _rewritten(wanted: str, number: int, rule: IdRule) -> str:
+    """Return the `number`th id in place of one that cannot be sent.
+
+    It always carries a digest, so that it does not take the place of an id that can be sent as it is.
+    """
+    digest = hashlib.sha256(f"{number} {wanted}".encode("utf-8", "surrogatepass")).digest()
+    if rule.exact:
+        return "".join(_ALPHANUMERIC[byte % len(_ALPHANUMERIC)] for byte in digest[: rule.longest])
+    kept = re.sub(f"[^{rule.allowed}]", "_", wanted) or "call"
+    ending = "_" + digest.hex()[:8]
+    return kept[: rule.longest - len(ending)] + ending
+
+
+# --- text that can be sent ------------------------------------------------------------------------------------------
+
+
+def clean_text(text: str) -> str:
+    """Return text that UTF-8 can hold: two halves of a surrogate pair become their character, lone ones U+FFFD."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def clean_json(value: Any) -> Any:
+    """Return a copy of data with every text in it clean, and whatever JSON cannot hold as the nearest thing to it."""
+    try:
+        return _clean(value)
+    except RecursionError:
+        return _clean(json_safe(value))  # which cuts off what is too deep
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, dict):
+        return {clean_text(key) if isinstance(key, str) else str(key): _clean(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_clean(item) for item in value]
+    return value if value is None or isinstance(value, (bool, int)) else _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    return _clean(json_safe(value))
