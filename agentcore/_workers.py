@@ -1,4 +1,4 @@
-"""Daemon threads, one by one and as a pool whose workers can be given up without holding anything.
+"""Daemon threads, one by one and as a pool whose workers can be given up, and a wait for them that Ctrl-C ends.
 
 A stock `ThreadPoolExecutor` joins its workers when the interpreter exits, so that one stuck call keeps the process
 from ending. Here nothing is joined that nobody waits for.
@@ -13,18 +13,47 @@ from __future__ import annotations
 import _thread
 import contextvars
 import itertools
+import math
 import sys
 import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, InvalidStateError, ThreadPoolExecutor
 from functools import partial
-from queue import SimpleQueue
-from typing import Any, TypeVar
+from queue import Empty, SimpleQueue
+from time import monotonic
+from typing import Any, Final, TypeVar
 
-__all__ = ["DaemonThreadPool", "start_daemon"]
+__all__ = ["DaemonThreadPool", "start_daemon", "take"]
 
 _T = TypeVar("_T")
+
+_SECONDS_BETWEEN_LOOKS: Final = 0.1
+
+
+def take(queue: SimpleQueue[_T], timeout: float | None = None) -> _T:
+    """Return the next item, as `queue.get` does, but never sleep through a signal on the main thread.
+
+    A signal that arrives after the interpreter's last look for signals and before the system call that sleeps is not
+    noticed until the sleep ends (about one of 600 does, if it arrives as the wait begins). So the main thread sleeps in
+    short pieces. Raises `queue.Empty` after `timeout` seconds.
+    """
+    if timeout is not None and timeout > threading.TIMEOUT_MAX:
+        timeout = None  # centuries, or infinity
+    if not _on_main_thread():
+        return queue.get(timeout=timeout)
+    deadline = math.inf if timeout is None else monotonic() + timeout
+    while True:
+        left = deadline - monotonic()
+        try:
+            return queue.get(timeout=max(0.0, min(left, _SECONDS_BETWEEN_LOOKS)))
+        except Empty:
+            if left <= _SECONDS_BETWEEN_LOOKS:
+                raise
+
+
+def _on_main_thread() -> bool:
+    return threading.get_ident() == threading.main_thread().ident
 
 
 def start_daemon(target: Callable[[], object], name: str) -> threading.Thread:
@@ -36,22 +65,33 @@ def start_daemon(target: Callable[[], object], name: str) -> threading.Thread:
         raise RuntimeError("can't start new thread at interpreter shutdown")
     context = contextvars.copy_context()
     thread = threading.Thread(target=context.run, args=(target,), name=name, daemon=True)
-    if threading.get_ident() != threading.main_thread().ident:
-        thread.start()
-        return thread
-    # `Thread.start` waits on an Event. Four in a hundred interrupts of that wait leave its lock taken, and the new
-    # thread then hangs for ever before it has begun. Only the main thread is interrupted, so another one does it.
-    outcome: SimpleQueue[BaseException | None] = SimpleQueue()
-    _thread.start_new_thread(_start, (thread, outcome))
-    failure = outcome.get()
-    if failure is not None:
-        raise failure
+    _uninterrupted(thread.start)
     return thread
 
 
-def _start(thread: threading.Thread, outcome: SimpleQueue[BaseException | None]) -> None:
+def _uninterrupted(fn: Callable[[], object]) -> None:
+    """Call `fn()` where no signal handler can run: here, or on a passing thread if this is the main one.
+
+    For what enters an Event or a Condition. On the main thread four in a hundred interrupts of a `Thread.start` leave
+    the lock of its event taken, and the new thread then hangs for ever before it has begun; futures likewise.
+    """
+    if not _on_main_thread():
+        fn()
+        return
+    outcome: SimpleQueue[BaseException | None] = SimpleQueue()
     try:
-        thread.start()
+        _thread.start_new_thread(_report, (fn, outcome))
+    except RuntimeError:  # no thread can be started: rather here than not at all
+        fn()
+        return
+    failure = take(outcome)
+    if failure is not None:
+        raise failure
+
+
+def _report(fn: Callable[[], object], outcome: SimpleQueue[BaseException | None]) -> None:
+    try:
+        fn()
     except BaseException as error:
         outcome.put(error)
     else:
@@ -187,7 +227,7 @@ class _Crew:
 
     def abandon(self, future: Future[Any]) -> None:
         with self.lock:
-            call = next((each for each in (*self.running, *self.pending) if each.future is future), None)
+            call = next((call for call in (*self.running, *self.pending) if call.future is future), None)
         if call is None:
             return
         try:
@@ -195,11 +235,7 @@ class _Crew:
                 self.running.pop(call, None)
                 if call in self.pending:
                     self.pending.remove(call)
-            if not future.cancel():
-                try:
-                    future.set_exception(CancelledError("the call was abandoned"))
-                except InvalidStateError:
-                    pass  # it returned just now
+            _uninterrupted(partial(_give_up, future))
         finally:
             self.wake_waiters()
             while self.start_next():
@@ -216,12 +252,15 @@ class _Crew:
                     self.pending.popleft()
             if call is not None:
                 start_daemon(partial(self.work, call), call.name)
-        except BaseException as error:
+        except RuntimeError as error:
+            assert call is not None  # it comes from `start_daemon`
+            self.withdraw(call)
+            _uninterrupted(partial(_fail, call.future, error.with_traceback(None)))
+        except BaseException:
             if call is not None:
                 self.withdraw(call)
-                call.future.cancel()
-            if not isinstance(error, RuntimeError):
-                raise
+                _uninterrupted(call.future.cancel)
+            raise
         return call is not None
 
     def close(self, *, cancel: bool) -> None:
@@ -231,20 +270,21 @@ class _Crew:
             for call in dropped:
                 self.pending.remove(call)
         for call in dropped:
-            call.future.cancel()
+            _uninterrupted(call.future.cancel)
 
     def wait(self) -> None:
         """Wait until no call is running but one that waits here itself, and until the threads have really ended."""
-        here = threading.current_thread()
+        here = threading.get_ident()
         woken: SimpleQueue[None] = SimpleQueue()
         try:
             self.waiters[woken] = None
-            while any(call.thread is not here for call in list(self.running)):
-                woken.get()
+            while any(call.thread is None or call.thread.ident != here for call in list(self.running)):
+                take(woken)
         finally:
             self.waiters.pop(woken, None)
         for thread in list(self.leaving):
-            thread.join()
+            if thread.ident != here:
+                thread.join()
 
     def wake_waiters(self) -> None:
         for woken in list(self.waiters):
@@ -267,3 +307,15 @@ def _run(call: _Call) -> None:
     finally:
         # An exception's traceback holds this frame, the future holds the exception: no cycle through here.
         del call, future
+
+
+def _give_up(future: Future[Any]) -> None:
+    if not future.cancel():
+        _fail(future, CancelledError("the call was abandoned"))
+
+
+def _fail(future: Future[Any], error: BaseException) -> None:
+    try:
+        future.set_exception(error)
+    except InvalidStateError:
+        pass  # it has ended in the meantime

@@ -3,8 +3,8 @@
 An abort may come from any thread, from a signal handler and from a finaliser, that is, between any two bytecodes of
 any other method of this module. So nothing here takes a lock. Three rules replace it:
 
-- State is shared only through single operations of dict and `SimpleQueue` that the interpreter makes atomic. What must
-  happen once is claimed with `dict.setdefault`: the first claimant wins, whoever it interrupted.
+- State is shared only through single operations of dict, set and `SimpleQueue` that the interpreter makes atomic. What
+  must happen once is claimed with `dict.setdefault`: the first claimant wins, whoever it interrupted.
 - First the record, then the wake-up; and the other side first registers, then looks at the record. One of the two
   therefore always sees the other.
 - Every step of an abort can be done again without harm, so that an abort which was itself interrupted (Ctrl-C) is
@@ -13,17 +13,19 @@ any other method of this module. So nothing here takes a lock. Three rules repla
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 import threading
 import weakref
 from collections.abc import Callable, Iterable
 from functools import partial
+from operator import attrgetter
 from queue import Empty, SimpleQueue
 from types import TracebackType
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
-from agentcore._workers import start_daemon
+from agentcore._workers import start_daemon, take
 from agentcore.errors import AbortRequested
 
 __all__ = ["AbortController", "AbortSignal"]
@@ -31,6 +33,8 @@ __all__ = ["AbortController", "AbortSignal"]
 _logger = logging.getLogger(__name__)
 
 _write: Final = object.__setattr__
+_numbers: Final = itertools.count()
+_link_number: Final = attrgetter("number")
 
 
 class AbortSignal:
@@ -50,11 +54,11 @@ class AbortSignal:
     aborted: bool
     reason: object
     _hooks: _Hooks
-    # What unregisters this signal from where its abort comes from: parents, timer. Empty for a root.
-    _detach: list[Callable[[], object]]
+    # What unregisters this signal from where its abort comes from: parents, timer. Empty when nothing can reach it.
+    _detach: dict[Callable[[], object], None]
 
     def __init__(self) -> None:
-        _write(self, "_detach", [])
+        _write(self, "_detach", {})
         _write(self, "_hooks", _Hooks())
         _write(self, "reason", None)
         _write(self, "aborted", False)
@@ -73,9 +77,9 @@ class AbortSignal:
         if seconds <= 0:
             signal._fire(reason)
         elif seconds <= threading.TIMEOUT_MAX:  # beyond, for centuries and for infinity, there is nothing to wait for
-            stop: SimpleQueue[None] = SimpleQueue()
-            signal._detach.append(partial(stop.put, None))
-            start_daemon(partial(_expire, _Link(signal), stop, seconds, reason), "agentcore-timer")
+            stop: SimpleQueue[object] = SimpleQueue()
+            signal._detach[partial(stop.put, None)] = None
+            start_daemon(partial(_expire, _Link(signal, stop.put), stop, seconds, reason), "agentcore-timer")
         return signal
 
     @classmethod
@@ -94,16 +98,19 @@ class AbortSignal:
             raise AbortRequested(self.reason)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the signal is aborted, at most `timeout` seconds; return whether it is."""
-        if timeout is not None and not timeout <= threading.TIMEOUT_MAX:
-            timeout = None
+        """Wait until the signal is aborted, at most `timeout` seconds; return whether it is.
+
+        Raises `ValueError` for NaN; less than zero is zero.
+        """
+        if timeout is not None and math.isnan(timeout):
+            raise ValueError("`timeout` must be a number, got NaN")
         waiters = self._hooks.waiters
         # A queue for each waiter: its `put` never blocks, even in a handler that interrupts the `get` itself.
         woken: SimpleQueue[None] = SimpleQueue()
         try:
             waiters[woken] = None
             if not self.aborted:
-                woken.get(timeout=None if timeout is None else max(timeout, 0.0))
+                take(woken, None if timeout is None else max(timeout, 0.0))
         except Empty:
             pass
         finally:
@@ -113,9 +120,9 @@ class AbortSignal:
     def add_callback(self, fn: Callable[[], object]) -> Callable[[], None]:
         """Have `fn()` run once when the signal aborts, at once if it has; return what takes it back.
 
-        An exception that `fn` raises is logged; only `KeyboardInterrupt`, `SystemExit` and their like come out of
-        the abort, after all other callbacks have run. The returned `remove()` returns when `fn` is not running and will not
-        run any more: it waits for a run on another thread, and returns at once on the thread that runs `fn`.
+        An exception that `fn` raises is logged; only `KeyboardInterrupt`, `SystemExit` and their like come out of the
+        abort, after all other callbacks have run. The returned `remove()` returns when `fn` is not running and will
+        not run any more: it waits for a run on another thread, and returns at once on the thread that runs `fn`.
         """
         hooks = self._hooks
         # A signal that depends on another one must not vanish while somebody listens to it.
@@ -153,10 +160,8 @@ class AbortSignal:
         _write(self, "aborted", True)
         for woken in list(hooks.waiters):
             woken.put(None)
-        for link in list(hooks.dependents):
-            dependent = link.signal()
-            if dependent is not None:
-                dependent._mark(self.reason)
+        for dependent in hooks.living_dependents():
+            dependent._mark(self.reason)
 
     def _call_back(self, run: _Run) -> None:
         hooks = self._hooks
@@ -164,22 +169,19 @@ class AbortSignal:
             for callback in callbacks:
                 callback.run(run)
                 hooks.callbacks.pop(callback, None)
-        for link in list(hooks.dependents):
-            dependent = link.signal()
-            if dependent is not None:
-                dependent._mark(self.reason)  # it may have come after this signal was marked
-                dependent._call_back(run)
-            hooks.dependents.pop(link, None)
+        for dependent in hooks.living_dependents():
+            dependent._mark(self.reason)  # it may have come after this signal was marked
+            dependent._call_back(run)  # this also takes it out of our dependents
         self._unregister()
 
     def _follow(self, parents: Iterable[AbortSignal]) -> None:
         for parent in parents:
             if not isinstance(parent, AbortSignal):
                 raise TypeError(f"expected an AbortSignal, got {type(parent).__name__}")
-            link = _Link(self)
+            link = _Link(self, parent._hooks.dependents.discard)
             # The bound method keeps the parent alive: an unheld timeout must still reach us.
-            self._detach.append(partial(parent._forget, link))
-            parent._hooks.dependents[link] = None
+            self._detach[partial(parent._forget, link)] = None
+            parent._hooks.dependents.add(link)
             if parent.aborted:
                 self._fire(parent.reason)
             if self.aborted:
@@ -187,20 +189,16 @@ class AbortSignal:
                 return
 
     def _forget(self, link: _Link) -> None:
-        self._hooks.dependents.pop(link, None)
+        self._hooks.dependents.discard(link)
 
     def _unregister(self) -> None:
-        for detach in self._detach:
+        # Only what was called is taken out: another thread may still be adding parents.
+        for detach in list(self._detach):
             detach()
-        self._detach.clear()
+            self._detach.pop(detach, None)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"`{name}` of an AbortSignal cannot be set; call `abort()` of its AbortController")
-
-    def __del__(self) -> None:
-        # An interrupt can have ended __init__ before the list was there.
-        for detach in getattr(self, "_detach", ()):
-            detach()
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise TypeError("an AbortSignal belongs to its process and cannot be pickled or copied; make a new one there")
@@ -267,19 +265,37 @@ class _Hooks:
     def __init__(self) -> None:
         # Dicts as ordered sets: insert, `pop` with a default and `list(...)` are atomic, and keys compare by identity.
         self.callbacks: dict[_Callback, None] = {}
-        self.dependents: dict[_Link, None] = {}
+        self.dependents: set[_Link] = set()
         self.waiters: dict[SimpleQueue[None], None] = {}
         self.first_reason: dict[str, object] = {}
 
+    def living_dependents(self) -> list[AbortSignal]:
+        """Return the dependent signals that have not been dropped, oldest first."""
+        links = sorted(list(self.dependents), key=_link_number)  # noqa: C414 - only `list` copies a set atomically
+        return [signal for signal in [link() for link in links] if signal is not None]
 
-class _Link:
-    """The way from a parent or a timer to a dependent signal, which does not by itself keep that signal alive."""
 
-    __slots__ = ("hooks", "signal")
+class _Link(weakref.ref[AbortSignal]):
+    """The way from a parent or a timer to a dependent signal, which does not by itself keep that signal alive.
 
-    def __init__(self, signal: AbortSignal) -> None:
-        self.signal = weakref.ref(signal)
-        self.hooks = signal._hooks
+    When the signal is dropped, `dropped(link)` is called; it has to be a C function. An interrupt would find its way
+    into a Python function, such as `__del__`, and be swallowed there with the work half done.
+    """
+
+    __slots__ = ("hooks", "number")
+
+    # By identity, unlike other weak references: two links to one signal are two, and a dead one can still be found.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    hooks: _Hooks
+    number: int
+
+    def __new__(cls, signal: AbortSignal, dropped: Callable[[Any], object]) -> _Link:
+        link = super().__new__(cls, signal, dropped)
+        link.hooks = signal._hooks
+        link.number = next(_numbers)
+        return link
 
 
 class _Run:
@@ -348,21 +364,24 @@ class _Callback:
         woken: SimpleQueue[None] = SimpleQueue()
         self.removers[woken] = None
         if not self.ended:
-            woken.get()
+            take(woken)
 
 
-def _expire(link: _Link, stop: SimpleQueue[None], seconds: float, reason: str) -> None:
+def _expire(link: _Link, stop: SimpleQueue[object], seconds: float, reason: str) -> None:
     """Abort the linked signal after `seconds`, unless it was dropped or aborted before."""
     try:
         stop.get(timeout=seconds)
     except Empty:
-        signal = link.signal()
+        signal = link()
         if signal is not None:
             signal._fire(reason)
 
 
 def _log(fn: Callable[[], object], error: BaseException) -> None:
-    # Messages and tracebacks can carry keys and user data: only who asks for debugging gets them.
-    name = getattr(fn, "__qualname__", type(fn).__name__)
-    _logger.error("the abort callback `%s` raised %s", name, type(error).__name__)
-    _logger.debug("the abort callback `%s` raised", name, exc_info=error)
+    try:
+        name = getattr(fn, "__qualname__", type(fn).__name__)
+        _logger.error("the abort callback `%s` raised %s", name, type(error).__name__)
+        # Messages and tracebacks can carry keys and user data: only who asks for debugging gets them.
+        _logger.debug("the abort callback `%s` raised", name, exc_info=error)
+    except Exception:
+        pass  # a log handler that fails (stderr is not re-entrant in a signal handler) must not stop the abort
