@@ -31,7 +31,7 @@ def layer(rank: int, name: str, modules: str, *, within: str = "downward") -> La
 ROOT = "__init__"
 
 LAYERS = [
-    layer(0, "values", "_records content errors messages models partial events"),
+    layer(0, "values", "_keys _records content errors messages models partial events"),
     layer(1, "primitives", "_workers _scope abort streams"),
     layer(2, "contracts", "_problems _coercion _signature _arguments tools convert config"),
     layer(3, "loop", "_tool_calls _tool_workers _tool_batch _run _response loop"),
@@ -55,8 +55,9 @@ LAYERS = [
     layer(
         8,
         "toolkit",
-        """toolkit toolkit.bash toolkit.read toolkit.write toolkit.edit toolkit._paths toolkit._truncate
-        toolkit._file_locks""",
+        """toolkit toolkit.bash toolkit.read toolkit.write toolkit.edit toolkit._aliases toolkit._atomic toolkit._diff
+        toolkit._file_locks toolkit._matching toolkit._output toolkit._paths toolkit._process toolkit._results
+        toolkit._terminal_text toolkit._truncate""",
         within="freely",
     ),
     layer(8, "approvals", "approvals"),

@@ -1,0 +1,77 @@
+"""Error results: what happened and what to do next, said to a model."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from agentcore.abort import AbortController, AbortSignal
+from agentcore.tools import AgentToolResult, OnUpdate
+
+__all__ = ["Refusal", "call_hook", "failed", "nothing_to_report", "os_error_text", "signal_or_idle"]
+
+_T = TypeVar("_T")
+
+
+class Refusal(Exception):
+    """A call that cannot be carried out; the message is the text of its error result."""
+
+
+def failed(text: str, details: Any = None) -> AgentToolResult:
+    """Return an error result."""
+    return AgentToolResult(text, details, is_error=True)
+
+
+def signal_or_idle(signal: AbortSignal | None) -> AbortSignal:
+    """Return a signal that never aborts for a caller who gave none."""
+    return AbortController().signal if signal is None else signal
+
+
+def nothing_to_report(on_update: OnUpdate | None) -> OnUpdate:
+    """Return a function that drops updates for a caller who wants none."""
+    return (lambda _update: None) if on_update is None else on_update
+
+
+_MEANING = {
+    errno.EACCES: "permission denied",
+    errno.EPERM: "permission denied",
+    errno.EROFS: "the file system is read-only",
+    errno.ENOSPC: "no space left on the disk",
+    errno.ENAMETOOLONG: "the name is too long",
+    errno.ELOOP: "too many symbolic links, or a loop of them",
+    errno.ENOENT: "no such file or folder",
+    errno.ENOTDIR: "a part of the path is a file, not a folder",
+    errno.EISDIR: "it is a folder",
+    errno.ETXTBSY: "it is a program that is running",
+    errno.EMFILE: "too many open files in this process",
+}
+
+
+def os_error_text(error: OSError) -> str:
+    """Return in a few words what the system complains about, without paths and numbers."""
+    if error.errno in _MEANING:
+        return _MEANING[error.errno]
+    if error.errno is not None:
+        return os.strerror(error.errno).lower()
+    return str(error) or type(error).__name__
+
+
+def call_hook(name: str, hook: Callable[..., object], expected: type[_T], *args: Any) -> _T | None:
+    """Call a hook of the options; a failure or a wrong return value refuses the call: hooks fail closed."""
+    try:
+        value = hook(*args)
+    except Exception as error:
+        raise Refusal(f"`{name}` failed, so nothing was done: {type(error).__name__}: {error}") from error
+    if value is None or isinstance(value, expected):
+        return value
+    close = getattr(value, "close", None)
+    hint = ""
+    if hasattr(value, "__await__") and callable(close):
+        close()
+        hint = " (hooks are plain functions, not coroutines)"
+    raise Refusal(
+        f"`{name}` returned {type(value).__name__} where a `{expected.__name__}` or None is expected{hint}, "
+        "so nothing was done."
+    )

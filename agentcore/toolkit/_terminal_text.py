@@ -1,0 +1,73 @@
+"""Turning the bytes that a program prints into harmless text, piece by piece."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from typing import Final
+
+__all__ = ["TerminalText"]
+
+# Escape sequences colour and move things on a terminal; to a model they are noise, on a person's terminal a danger.
+# The lengths are bounded so that an opening without an end cannot swallow what follows.
+_STRING: Final = r"[^\x00-\x1f\x7f-\x9f]{0,4096}"
+_SEQUENCE: Final = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]{0,256}[ -/]{0,16}[@-~]"  # control sequences: colours, cursor movements
+    rf"|(?:\x1b\]|\x9d){_STRING}(?:\x07|\x1b\\|\x9c)"  # system commands: titles, links, clipboard
+    rf"|(?:\x1b[PX^_]|[\x90\x98\x9e\x9f]){_STRING}(?:\x1b\\|\x9c)"  # device strings
+    r"|\x1b[ -/]{1,16}[0-~]"  # character sets
+    r"|\x1b[0-OQ-WYZ\\`-~]"  # all two-character ones that open nothing
+)
+# What might become a sequence, or a line end, when more arrives.
+_UNFINISHED: Final = re.compile(
+    r"(?:\r"
+    r"|(?:\x1b\[|\x9b)[0-?]{0,256}[ -/]{0,16}"
+    rf"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f]){_STRING}\x1b?"
+    r"|\x1b[ -/]{0,16})\Z"
+)
+_LONGEST_UNFINISHED: Final = 4096 + 8
+
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROL_BYTES: Final = bytes(code for code in (*range(32), 127) if code not in (9, 10))
+# Shown as what Unicode has to picture them: dropping a NUL would join the two words that it separates.
+_PICTURES: Final = {
+    **{code: 0x2400 + code for code in range(32) if code not in (9, 10)},
+    127: 0x2421,
+    **dict.fromkeys(range(0x80, 0xA0), 0xFFFD),
+}
+
+
+class TerminalText:
+    """Decodes output incrementally: UTF-8, escape sequences left out, control characters made visible.
+
+    Bytes that are not UTF-8 become U+FFFD. CRLF and CR become LF. The text does not depend on how the bytes were cut.
+    """
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._held = ""
+
+    def feed(self, data: bytes) -> str:
+        """Return the text of the next bytes; the end of it may be held back until more is known."""
+        plain = data.isascii() and len(data.translate(None, _CONTROL_BYTES)) == len(data)
+        text = self._held + self._decoder.decode(data)
+        self._held = ""
+        if plain and len(text) == len(data):
+            return text  # by far the most common case, and several times faster
+        if not _CONTROL.search(text):
+            return text
+        unfinished = _UNFINISHED.search(text, max(0, len(text) - _LONGEST_UNFINISHED))
+        if unfinished:
+            text, self._held = text[: unfinished.start()], unfinished.group()
+        return _harmless(text)
+
+    def finish(self) -> str:
+        """Return what was held back; the output has ended."""
+        text, self._held = self._held + self._decoder.decode(b"", final=True), ""
+        return _harmless(text)
+
+
+def _harmless(text: str) -> str:
+    text = _SEQUENCE.sub("", text)
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return text.translate(_PICTURES) if _CONTROL.search(text) else text

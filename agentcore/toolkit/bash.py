@@ -1,0 +1,436 @@
+"""The bash tool: runs a command and gives its output to the model."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import signal as signals
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal
+
+import attrs
+
+from agentcore._keys import without_keys
+from agentcore._records import Record
+from agentcore.abort import AbortSignal
+from agentcore.toolkit._paths import Place
+from agentcore.toolkit._process import Ending, run_command
+from agentcore.toolkit._results import Refusal, call_hook, failed, nothing_to_report, os_error_text, signal_or_idle
+from agentcore.toolkit._terminal_text import TerminalText
+from agentcore.toolkit._truncate import MAX_BYTES, MAX_LINES, Tail, Truncation, count_of, size_of
+from agentcore.tools import AgentTool, AgentToolResult, OnUpdate
+
+__all__ = ["BashExecution", "BashPrepare", "BashToolDetails", "BashToolOptions", "create_bash_tool"]
+
+LONGEST_TIMEOUT: Final = 24 * 60 * 60
+UPDATE_INTERVAL: Final = 0.1
+MAX_FILE_BYTES: Final = 1024**3
+
+_UNATTENDED: Final = {
+    # Nobody is there to press a key: pagers print, editors and questions fail at once.
+    "PAGER": "cat",
+    "MANPAGER": "cat",
+    "GIT_PAGER": "cat",
+    "GH_PAGER": "cat",
+    "AWS_PAGER": "",
+    "SYSTEMD_PAGER": "cat",
+    "EDITOR": "false",
+    "VISUAL": "false",
+    "GIT_EDITOR": "false",
+    "GIT_TERMINAL_PROMPT": "0",
+    "SSH_ASKPASS_REQUIRE": "never",
+    "DEBIAN_FRONTEND": "noninteractive",
+    "TERM": "dumb",
+}
+
+
+def _copied(env: Mapping[str, str]) -> dict[str, str]:
+    return dict(env)
+
+
+@attrs.frozen(repr=False)
+class BashExecution(Record):
+    """A command about to run: in which folder, and with which environment (all of it)."""
+
+    command: str
+    cwd: str
+    env: Mapping[str, str] = attrs.field(converter=_copied, repr=False)
+
+
+@attrs.frozen
+class BashPrepare:
+    """A function that may change what runs, with the context it wants instead of the tool's own.
+
+    `function(execution, context, signal)` returns a `BashExecution`, or `None` to leave it as it is.
+    """
+
+    function: Callable[[BashExecution, Any, AbortSignal], BashExecution | None]
+    context: Any = None
+
+    def __call__(self, execution: BashExecution, context: Any, signal: AbortSignal) -> BashExecution | None:
+        """Call the function."""
+        return self.function(execution, context if self.context is None else self.context, signal)
+
+
+@attrs.frozen(repr=False)
+class BashToolDetails(Record):
+    """What came of a command beside its output; a negative `exit_code` is the signal that ended the shell."""
+
+    truncation: Truncation | None = None
+    full_output_path: str | None = None
+    exit_code: int | None = None
+    timed_out: bool = False
+    aborted: bool = False
+
+
+@attrs.frozen(repr=False)
+class BashToolOptions(Record):
+    """How the bash tool runs commands.
+
+    `command_prefix` is put on a line before every command. `prepare(execution, context, signal)` may change command,
+    folder and environment by returning another `BashExecution`; if it fails, nothing runs. Commands start in `cwd`
+    (the process's working directory if unset); with a `root` they may not be told to start outside it, but the root
+    does not confine what a command does: it is no sandbox.
+
+    `inherit_env`: `"safe"` passes the environment less the variables that hold provider keys, `"all"` passes all,
+    `"none"` nothing; `env` adds to it. `timeout` in seconds is for commands that come without one; `None` is no limit.
+    `shell` is the program to run instead of `bash`. Output that exceeds `max_lines` or `max_bytes` is kept in a
+    private file in `output_folder` (the system's folder for temporary files if unset), up to `max_file_bytes` of it.
+    """
+
+    command_prefix: str | None = None
+    prepare: Callable[[BashExecution, Any, AbortSignal], BashExecution | None] | None = None
+    cwd: str | os.PathLike[str] | None = attrs.field(default=None, kw_only=True)
+    root: str | os.PathLike[str] | None = attrs.field(default=None, kw_only=True)
+    inherit_env: Literal["safe", "none", "all"] = attrs.field(
+        default="safe", kw_only=True, validator=attrs.validators.in_(("safe", "none", "all"))
+    )
+    env: Mapping[str, str] | None = attrs.field(default=None, kw_only=True, repr=False)
+    timeout: float | None = attrs.field(default=None, kw_only=True)
+    shell: str | None = attrs.field(default=None, kw_only=True)
+    max_lines: int = attrs.field(default=MAX_LINES, kw_only=True, validator=attrs.validators.ge(1))
+    max_bytes: int = attrs.field(default=MAX_BYTES, kw_only=True, validator=attrs.validators.ge(1))
+    max_file_bytes: int = attrs.field(default=MAX_FILE_BYTES, kw_only=True, validator=attrs.validators.ge(0))
+    output_folder: str | os.PathLike[str] | None = attrs.field(default=None, kw_only=True)
+    context: Any = attrs.field(default=None, kw_only=True)
+
+    def __attrs_post_init__(self) -> None:
+        if self.timeout is not None:
+            try:
+                _checked_timeout(self.timeout)
+            except Refusal as refusal:
+                raise ValueError(str(refusal)) from None
+
+
+_PARAMETERS: Final = {
+    "type": "object",
+    "properties": {
+        "command": {
+            "type": "string",
+            "description": "The command line, run by bash. May span several lines.",
+        },
+        "timeout": {
+            "type": "number",
+            "exclusiveMinimum": 0,
+            "maximum": LONGEST_TIMEOUT,
+            "description": "Seconds after which the command, with everything it has started, is stopped. "
+            "Give one for anything that might not end by itself.",
+        },
+        "cwd": {
+            "type": "string",
+            "description": "The folder to run in, relative to the current one. Each command starts afresh: "
+            "a `cd` does not last.",
+        },
+        "env": {
+            "type": "object",
+            "additionalProperties": {"type": "string"},
+            "description": "Environment variables to set for this command.",
+        },
+    },
+    "required": ["command"],
+}
+
+
+def create_bash_tool(options: BashToolOptions | None = None) -> AgentTool:
+    """Return a tool that runs shell commands.
+
+    Raises `ValueError` if the options' folders cannot be used, `OSError` on Windows.
+    """
+    if sys.platform == "win32":
+        raise OSError("the bash tool needs a POSIX shell, process groups and signals; Windows has none of them")
+    options = options or BashToolOptions()
+    runner = _Bash(options, Place.make(options.cwd, options.root))
+    return AgentTool(
+        name="bash",
+        label="bash",
+        description=(
+            "Run a bash command and get what it prints (stdout and stderr together). There is no input and no "
+            "terminal: a command that asks a question fails. "
+            f"At most the last {options.max_lines:,} lines or {size_of(options.max_bytes)} are shown; longer output is "
+            "kept in a file that the result names. A program that should go on in the background needs its output "
+            "sent elsewhere: `server > server.log 2>&1 &`."
+        ),
+        parameters=_PARAMETERS,
+        execute=runner.execute,
+        context=options.context,
+    )
+
+
+class _Bash:
+    def __init__(self, options: BashToolOptions, place: Place) -> None:
+        self.options = options
+        self.place = place
+
+    def execute(
+        self,
+        tool_call_id: str,
+        params: dict[str, Any],
+        signal: AbortSignal | None,
+        on_update: OnUpdate | None,
+        context: Any,
+    ) -> AgentToolResult:
+        signal = signal_or_idle(signal)
+        try:
+            timeout = _checked_timeout(params.get("timeout", self.options.timeout))
+            execution = self._prepared(params, context, signal)
+            shell = self._shell()
+        except Refusal as refusal:
+            return failed(str(refusal), BashToolDetails())
+        output = _Output(self.options, nothing_to_report(on_update))
+        try:
+            ending = run_command(
+                [shell, "-c", _encoded(execution.command)],
+                cwd=execution.cwd,
+                env=execution.env,
+                timeout=timeout,
+                signal=signal,
+                on_output=output.feed,
+                on_look=output.report,
+            )
+            return output.result(ending, timeout, signal)
+        except Refusal as refusal:
+            return failed(str(refusal), BashToolDetails())
+        except (OSError, ValueError) as error:
+            return failed(_start_failure(error, execution, shell), BashToolDetails())
+        finally:
+            output.close()
+
+    def _prepared(self, params: dict[str, Any], context: Any, signal: AbortSignal) -> BashExecution:
+        command = params.get("command")
+        if not isinstance(command, str) or not command.strip():
+            raise Refusal("`command` is missing or empty. Give the command line to run.")
+        if self.options.command_prefix:
+            command = f"{self.options.command_prefix}\n{command}"
+        folder = params.get("cwd")
+        cwd = self.place.folder(folder) if folder else self.place.current()
+        execution = BashExecution(command, cwd, {**self._environment(), **_checked_env(params.get("env"))})
+        if self.options.prepare is not None:
+            changed = call_hook("prepare", self.options.prepare, BashExecution, execution, context, signal)
+            execution = changed or execution
+        if not os.path.isdir(execution.cwd):
+            raise Refusal(f"The folder {execution.cwd} does not exist, so the command was not run.")
+        return execution
+
+    def _environment(self) -> dict[str, str]:
+        inherited: dict[str, str] = {}
+        if self.options.inherit_env == "all":
+            inherited = dict(os.environ)
+        elif self.options.inherit_env == "safe":
+            inherited = without_keys(os.environ)
+        return {**inherited, **_UNATTENDED, **(self.options.env or {})}
+
+    def _shell(self) -> str:
+        if self.options.shell is not None:
+            found = shutil.which(self.options.shell)
+            if found is None:
+                raise Refusal(f"The shell {self.options.shell!r} was not found, so the command was not run.")
+            return found
+        for name in ("bash", "/bin/bash", "sh", "/bin/sh"):
+            found = shutil.which(name)
+            if found is not None:
+                return found
+        raise Refusal("There is neither `bash` nor `sh` on the PATH, so the command was not run.")
+
+
+def _checked_timeout(value: Any) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise Refusal(f"`timeout` is a number of seconds, not {value!r}. The command was not run.")
+    if not math.isfinite(value) or not 0 < value <= LONGEST_TIMEOUT:
+        raise Refusal(
+            f"`timeout` must be above 0 and at most {LONGEST_TIMEOUT} seconds, not {value!r}. The command was not run."
+        )
+    return float(value)
+
+
+def _checked_env(value: Any) -> dict[str, str]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict) or not all(isinstance(text, str) for pair in value.items() for text in pair):
+        raise Refusal("`env` is an object of names and text values. The command was not run.")
+    for name in value:
+        if not name or "=" in name or "\0" in name or "\0" in value[name]:
+            raise Refusal(f"`env` has a name or value that cannot be set: {name!r}. The command was not run.")
+    return dict(value)
+
+
+def _encoded(command: str) -> bytes:
+    try:
+        return command.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise Refusal("The command holds a lone surrogate, which is no character. It was not run.") from None
+
+
+def _start_failure(error: OSError | ValueError, execution: BashExecution, shell: str) -> str:
+    if isinstance(error, ValueError):
+        return f"The command could not be started: {error}."
+    if error.errno == 7:
+        return (
+            f"The command could not be started: it is too long for the system ({size_of(len(execution.command))}). "
+            "Write it to a file and run that."
+        )
+    return f"The command could not be started ({shell} in {execution.cwd}): {os_error_text(error)}."
+
+
+class _Output:
+    """What a command has printed: its end for the model, all of it in a file once it is too long."""
+
+    def __init__(self, options: BashToolOptions, on_update: OnUpdate) -> None:
+        self.text = TerminalText()
+        self.tail = Tail(options.max_lines, options.max_bytes)
+        self.on_update = on_update
+        self.reported_at = time.monotonic()
+        self.reported_bytes = 0
+        self.file = _OutputFile(options)
+
+    def feed(self, data: bytes) -> None:
+        self._take(self.text.feed(data))
+
+    def _take(self, text: str) -> None:
+        tail = self.tail
+        was_cut = tail.cut
+        tail.feed(text)
+        if tail.cut:
+            self.file.write(text if was_cut else "".join(tail.pieces))
+            tail.trim()
+
+    def report(self) -> None:
+        """Send an update, if there is something new and the last one is old enough."""
+        now = time.monotonic()
+        if self.tail.total_bytes != self.reported_bytes and now - self.reported_at >= UPDATE_INTERVAL:
+            self.reported_at, self.reported_bytes = now, self.tail.total_bytes
+            text, truncation = self.tail.shown()
+            self.on_update(AgentToolResult(text, BashToolDetails(truncation, self.file.path)))
+
+    def result(self, ending: Ending, timeout: float | None, signal: AbortSignal) -> AgentToolResult:
+        self._take(self.text.finish())
+        text, truncation = self.tail.shown()
+        self.file.keep()
+        details = BashToolDetails(
+            truncation,
+            self.file.path,
+            ending.exit_code,
+            timed_out=ending.reason == "timed_out",
+            aborted=ending.reason == "aborted",
+        )
+        if truncation is not None:
+            text = f"[{_missing(truncation, self.file)}]\n{text}"
+        note = _ending_note(ending, timeout, signal)
+        if not text.strip():
+            text = "" if note else "(no output)"
+        if note:
+            text = f"{text}{'' if text.endswith(chr(10)) or not text else chr(10)}[{note}]"
+        return AgentToolResult(text, details, is_error=note is not None)
+
+    def close(self) -> None:
+        self.file.close()
+
+
+def _missing(truncation: Truncation, file: _OutputFile) -> str:
+    lines, size = truncation.total_lines or 0, truncation.total_bytes or 0
+    if truncation.partial_line:
+        what = f"the last {size_of(truncation.shown_bytes)} of the last line are shown"
+    else:
+        first = lines - truncation.shown_lines + 1
+        what = f"lines {first:,}-{lines:,} are shown"
+    missing_lines = count_of(lines - truncation.shown_lines, "line")
+    missing = f"{missing_lines}, {size_of(size - truncation.shown_bytes)} before are left out"
+    return f"Output of {count_of(lines, 'line')}, {size_of(size)}: {what}, {missing}. {file.note()}"
+
+
+def _ending_note(ending: Ending, timeout: float | None, signal: AbortSignal) -> str | None:
+    if ending.reason == "timed_out":
+        return (
+            f"The command was stopped, with everything it had started, because it took longer than {timeout:g} s. "
+            "Give a larger `timeout`, or run it in the background."
+        )
+    if ending.reason == "aborted":
+        return f"The command was aborted: {signal.reason}"
+    code = ending.exit_code
+    if code is not None and code < 0:
+        return f"The command was killed by {_signal_name(-code)}"
+    if code is not None and code > 128 and _signal_name(code - 128).startswith("SIG"):
+        return f"The command failed with exit code {code} (killed by {_signal_name(code - 128)})"
+    return None if code == 0 else f"The command failed with exit code {code}"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signals.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+class _OutputFile:
+    """A private file for output that is too long to show; it stays if the result names it."""
+
+    def __init__(self, options: BashToolOptions) -> None:
+        self.folder = options.output_folder
+        self.room = options.max_file_bytes
+        self.path: str | None = None
+        self.problem: str | None = None
+        self._fd = -1
+        self._kept = False
+
+    def write(self, text: str) -> None:
+        if self.problem is not None:
+            return
+        data = text.encode()
+        try:
+            if self.path is None:
+                # Made with O_EXCL, mode 0600 and a random name: nothing planted is followed.
+                self._fd, self.path = tempfile.mkstemp(".log", "agentcore-bash-", self.folder)
+            whole = len(data) <= self.room
+            view = memoryview(data)[: self.room]
+            while view:
+                written = os.write(self._fd, view)
+                self.room -= written
+                view = view[written:]
+            if not whole:
+                self.problem = "only the first part is there: the output is larger than the tool keeps"
+        except OSError as error:
+            self.problem = f"not all of it could be kept: {os_error_text(error)}"
+
+    def note(self) -> str:
+        """Return where the whole output is."""
+        if self.path is None:
+            return f"The full output was not kept ({self.problem})."
+        return f"Full output: {self.path}" + (f" ({self.problem})." if self.problem else "")
+
+    def keep(self) -> None:
+        self._kept = True
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+        if self.path is not None and not self._kept:
+            try:
+                os.unlink(self.path)
+            except OSError:
+                pass
