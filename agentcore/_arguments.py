@@ -139,7 +139,7 @@ def _check_form(cls: Any, part: Any, whole: Any) -> None:
     try:
         cls.check_schema(part)
     except SchemaError as error:
-        place = (*(_place_of(part, whole) or ()), *error.path)
+        place = (*_place_of(part, whole), *error.path)
         raise _Refused(f"{dotted(place)}: {cut(error.message, _LONGEST_PROBLEM)}") from None
     except RecursionError:
         raise
@@ -147,18 +147,26 @@ def _check_form(cls: Any, part: Any, whole: Any) -> None:
         raise _Refused(f"it is no JSON ({type(error).__name__}: {cut(str(error), _LONGEST_PROBLEM)})") from None
 
 
-def _place_of(part: Any, whole: Any) -> tuple[str | int, ...] | None:
-    """Return the path to an object inside another one; only asked for when something is wrong with it."""
-    pending: list[tuple[tuple[str | int, ...], Any]] = [((), whole)]
-    while pending:
-        path, value = pending.pop()
-        if value is part:
-            return path
+def _place_of(part: Any, whole: Any) -> tuple[str | int, ...]:
+    """Return the path to a part of a schema; only asked for when something is wrong with it."""
+    pending: list[tuple[tuple[str | int, ...], Any]] = []
+    path: tuple[str | int, ...] = ()
+    value = whole
+    while value is not part:
         if isinstance(value, dict):
             pending += [((*path, key), item) for key, item in value.items()]
         elif isinstance(value, list):
             pending += [((*path, index), item) for index, item in enumerate(value)]
-    return None
+        path, value = pending.pop()
+    return path
+
+
+def _spell_out_false(part: dict[str, Any]) -> None:
+    """Write `false` for a property as a schema that allows nothing: the error of `false` does not say where it is."""
+    for keyword in ("properties", "patternProperties"):
+        for name, schema in part.get(keyword, {}).items():
+            if schema is False:
+                part[keyword][name] = {"not": {}}
 
 
 class _SchemaCheck:
@@ -171,6 +179,7 @@ class _SchemaCheck:
         self.schema = schema
         self.targets: dict[int, list[Any]] = {}
         self.parts: dict[int, dict[str, Any]] = {}
+        self.allowing: dict[int, bool] = {}
 
     def run(self) -> None:
         """Refuse a malformed schema, references that do not resolve, circles of them, and one that allows no object."""
@@ -201,6 +210,7 @@ class _SchemaCheck:
             self.parts[id(contents)] = contents
             if str(contents.get("$schema", "")).rstrip("#") == self.dialect.rstrip("#"):
                 del contents["$schema"]
+            _spell_out_false(contents)
             targets = [
                 self._followed(contents, contents[keyword], resolver)
                 for keyword in _REFERENCES
@@ -208,24 +218,22 @@ class _SchemaCheck:
             ]
             self.targets[id(contents)] = [target for target, _ in targets]
             linked += targets
-            try:
-                pending += [(inner, resolver.in_subresource(inner)) for inner in part.subresources()]
-            except Exception as error:
-                place = dotted(_place_of(contents, self.schema))
-                raise _Refused(f"{place}: {type(error).__name__}: {cut(str(error), _LONGEST_PROBLEM)}") from None
+            pending += [(inner, resolver.in_subresource(inner)) for inner in part.subresources()]
         return linked
 
     def _followed(self, part: dict[str, Any], reference: str, resolver: Any) -> tuple[Any, Any]:
-        shown = shown_as_json(reference, _LONGEST_VALUE)
-        place = dotted(_place_of(part, self.schema))
+        shown = f"the reference {shown_as_json(reference, _LONGEST_VALUE)}"
         try:
             resolved = resolver.lookup(reference)
         except Exception:  # besides its own errors, an odd pointer makes the lookup raise several built-in ones
             hint = "does not point to a part of the schema" if reference.startswith("#") else "points out of the schema"
-            raise _Refused(f"{place}: the reference {shown} {hint}; nothing is fetched") from None
+            self._refuse(part, f"{shown} {hint}; nothing is fetched")
         if not isinstance(resolved.contents, (dict, bool)):
-            raise _Refused(f"{place}: the reference {shown} does not point to a schema")
+            self._refuse(part, f"{shown} does not point to a schema")
         return resolved.contents, resolved.resolver
+
+    def _refuse(self, part: dict[str, Any], why: str) -> NoReturn:
+        raise _Refused(f"{dotted(_place_of(part, self.schema))}: {why}") from None
 
     def _refuse_circles(self) -> None:
         """Refuse parts that apply to the same value as themselves: following them would never end."""
@@ -233,8 +241,7 @@ class _SchemaCheck:
         try:
             TopologicalSorter(graph).prepare()
         except CycleError as error:
-            place = dotted(_place_of(self.parts[error.args[1][0]], self.schema))
-            raise _Refused(f"{place}: its references lead back to itself") from None
+            self._refuse(self.parts[error.args[1][0]], "its references lead back to itself")
 
     def _in_place(self, part: dict[str, Any]) -> Iterator[Any]:
         yield from self.targets[id(part)]
@@ -251,6 +258,11 @@ class _SchemaCheck:
         """Return whether a part may allow an object; `False` only where that is plain to see."""
         if not isinstance(part, dict):
             return part is not False
+        if id(part) not in self.allowing:
+            self.allowing[id(part)] = self._looks_like_an_object(part)
+        return self.allowing[id(part)]
+
+    def _looks_like_an_object(self, part: dict[str, Any]) -> bool:
         kinds = part.get("type", "object")
         if "object" not in ([kinds] if isinstance(kinds, str) else kinds) and "any" not in kinds:
             return False
@@ -290,7 +302,6 @@ def check_arguments(tool: ToolSchema, arguments: Any) -> dict[str, Any]:
 
 def _checked(tool: ToolSchema, arguments: Any, *, lenient: bool) -> dict[str, Any]:
     compile_schema(tool)
-    validator = tool.compiled.validator
     try:
         if lenient and isinstance(arguments, str):
             parsed = coerced(arguments, "object")
@@ -302,12 +313,17 @@ def _checked(tool: ToolSchema, arguments: Any, *, lenient: bool) -> dict[str, An
             value: dict[str, Any] = copied(arguments)
         except NotJsonError:
             _raise(tool, arguments, _not_json(arguments, ()))
-        value, errors = Mender(lenient).mend(value, validator.iter_errors)
+        value, errors = Mender(lenient).mend(value, tool.compiled.validator.iter_errors)
         if errors:
             _raise(tool, arguments, [line for error in errors for line in problems_of(error)])
         return value
+    except ToolArgumentsError:
+        raise
     except RecursionError:
         raise ToolArgumentsError(f"the arguments of tool {tool.name!r} are nested too deeply") from None
+    except Exception as error:  # such as a number too large for the arithmetic of `multipleOf`
+        reason = f"{type(error).__name__}: {cut(str(error), _LONGEST_VALUE)}"
+        raise ToolArgumentsError(f"the arguments of tool {tool.name!r} cannot be validated ({reason})") from error
 
 
 def _raise(tool: ToolSchema, received: Any, problems: Iterable[str]) -> NoReturn:

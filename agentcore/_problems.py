@@ -33,7 +33,7 @@ def _message(error: Any) -> str:
             return f"must be {wanted}, not {shown_as_json(error.instance, _LONGEST_VALUE)}"
         case "anyOf" | "oneOf" if error.context:
             return cut(_alternatives(error), 2 * _LONGEST_PROBLEM)
-        case None:
+        case "not" if error.validator_value == {}:
             return "is not allowed"
         case _:
             return cut(error.message, _LONGEST_PROBLEM)

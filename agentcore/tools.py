@@ -96,7 +96,10 @@ def as_tool_result(value: Any) -> AgentToolResult:
 def _frozen_schema(value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise TypeError(f"`parameters` is a JSON schema as a dict, not {type(value).__name__}")
-    return copy.deepcopy(dict(value))
+    try:
+        return copy.deepcopy(dict(value))
+    except RecursionError:
+        raise ValueError("`parameters` is nested too deeply") from None
 
 
 def _as_mode(value: str | ToolExecutionMode | None) -> ToolExecutionMode | None:
