@@ -35,7 +35,7 @@ def take(queue: SimpleQueue[_T], timeout: float | None = None) -> _T:
     """Return the next item, as `queue.get` does, but never sleep through a signal on the main thread.
 
     A signal that arrives after the interpreter's last look for signals and before the system call that sleeps is not
-    noticed until the sleep ends (about one of 600 does, if it arrives as the wait begins). So the main thread sleeps in
+    noticed until the sleep ends; of those that come as a wait begins it is one in thirty. So the main thread sleeps in
     short pieces. Raises `queue.Empty` after `timeout` seconds.
     """
     if timeout is not None and timeout > threading.TIMEOUT_MAX:
@@ -208,6 +208,9 @@ class _Crew:
             thread.name = call.name
             _run(call)
             following = self.follow(call, thread)
+        # An exception's traceback holds its frames and those that called them, the future holds the exception, and the
+        # call the future: no cycle through here.
+        del call
 
     def follow(self, call: _Call, thread: threading.Thread) -> _Call | None:
         """Give the place of a call that has returned to the next one; none if there is none, or no place left."""
@@ -305,8 +308,7 @@ def _run(call: _Call) -> None:
     except InvalidStateError:
         pass  # abandoned in the meantime
     finally:
-        # An exception's traceback holds this frame, the future holds the exception: no cycle through here.
-        del call, future
+        del call, future  # no cycle through here either
 
 
 def _give_up(future: Future[Any]) -> None:
