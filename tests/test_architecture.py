@@ -39,7 +39,8 @@ LAYERS = [
     layer(
         5,
         "provider parts",
-        """providers._partial_json providers._sse providers._http providers._overflow providers.dialects
+        """providers._partial_json providers._sse providers._overflow providers._retry providers._failures
+        providers._connections providers._network_errors providers._request providers._http providers.dialects
         providers._replay providers._assembler providers.catalog""",
     ),
     layer(
@@ -80,7 +81,7 @@ AT_MODULE_LEVEL = {"attrs"}
 
 ON_FIRST_USE = {
     "requests": {"providers._http"},
-    "urllib3": {"providers._http"},
+    "urllib3": {"providers._http", "providers._connections", "providers._network_errors"},
     "jsonschema": {"_arguments"},
     "referencing": {"_arguments"},
     "cattrs": {"_signature", "tools"},

@@ -1,0 +1,127 @@
+"""A request to a provider, checked before anything is sent."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import attrs
+
+from agentcore.messages import ErrorInfo
+from agentcore.providers._failures import Redactor
+
+__all__ = ["CheckedRequest", "HttpRequest", "RequestFailed", "merge_headers", "shown_url"]
+
+
+class RequestFailed(Exception):
+    """The request, or the reading of its response, ended in `error`; carries no other exception and no header."""
+
+    def __init__(self, error: ErrorInfo) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+def shown_url(url: str) -> str:
+    """Return a URL without what may be secret in it."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:
+        return "a malformed URL"
+    host = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme}://{host}{port}{parts.path}"
+
+
+def merge_headers(*headers: Mapping[str, str | None] | None) -> dict[str, str]:
+    """Return one mapping of headers: names without regard to case, later ones first, `None` removes one."""
+    merged: dict[str, tuple[str, str | None]] = {}
+    for mapping in headers:
+        for name, value in (mapping or {}).items():
+            merged[name.lower()] = (name, value)
+    return {name: value for name, value in merged.values() if value is not None}
+
+
+@attrs.frozen
+class HttpRequest:
+    """A POST of a JSON payload (or of bytes that are JSON already); its `repr` shows no header value and no key."""
+
+    url: str = attrs.field(repr=shown_url)
+    headers: Mapping[str, str | None] = attrs.field(repr=lambda headers: f"<{', '.join(headers)}>")
+    payload: Any = attrs.field(repr=False)
+
+
+@attrs.frozen(repr=False)
+class CheckedRequest:
+    """A request that has been checked and is ready to be sent, more than once if need be."""
+
+    url: str
+    host: str
+    headers: dict[str, str]
+    body: bytes
+    redact: Redactor
+
+    @classmethod
+    def of(cls, request: HttpRequest) -> CheckedRequest:
+        """Raise `RequestFailed` for what no server could make sense of."""
+        redact = Redactor(request.url, {k: v for k, v in request.headers.items() if v})
+        url, host, credentials = _split_url(request.url)
+        headers = merge_headers(_DEFAULT_HEADERS, credentials, request.headers)
+        try:
+            body = _encoded(request.payload)
+            problem = _header_problem(headers)
+        except (TypeError, ValueError, RecursionError) as error:
+            problem = f"the request cannot be written as JSON: {error}"
+        if problem:
+            raise RequestFailed(ErrorInfo("invalid_request", redact(problem)))
+        return cls(url, host, {name: value.strip() for name, value in headers.items()}, body, redact)
+
+
+_DEFAULT_HEADERS = {
+    "Content-Type": "application/json",
+    "Accept": "text/event-stream, application/json",
+    # A compressor on the way would hold events back until it has enough of them.
+    "Accept-Encoding": "identity",
+    "User-Agent": "agentcore",
+}
+
+
+def _encoded(payload: Any) -> bytes:
+    if isinstance(payload, bytes):
+        return payload
+    text = json.dumps(payload, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.encode("utf-8", "replace")  # half a surrogate pair must not stop a request
+
+
+def _split_url(url: str) -> tuple[str, str, dict[str, str]]:
+    """Return the URL without its user, the host as it is shown, and the header that the user stands for."""
+    try:
+        parts = urlsplit(url.strip())
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        parts, host, port = urlsplit(""), "", None
+    if not host or parts.scheme not in ("http", "https"):
+        text = f"`base_url` has to begin with http:// or https:// and a host; it gives {shown_url(url)!r}"
+        raise RequestFailed(ErrorInfo("invalid_request", text))
+    host = f"[{host}]" if ":" in host else host
+    shown = f"{host}:{port}" if port else host
+    credentials = {}
+    if parts.username or parts.password:
+        pair = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
+        credentials["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
+    return parts._replace(netloc=shown).geturl(), shown, credentials
+
+
+def _header_problem(headers: Mapping[str, str]) -> str | None:
+    for name, value in headers.items():
+        try:
+            good = not any(ord(character) < 32 and character != "\t" for character in value.strip())
+            value.encode("latin-1")
+        except UnicodeEncodeError:
+            good = False
+        if not good or not name or not name.isascii() or not name.isprintable() or any(c in name for c in " :"):
+            return f"the header {name[:40]!a} has characters that HTTP does not allow"
+    return None
