@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from decimal import Decimal
+from itertools import islice
 from typing import Any
 
 import attrs
@@ -20,7 +21,12 @@ __all__ = ["Record", "json_safe", "now_ms", "represented", "shortened"]
 
 _LONGEST_TEXT = 60
 _MOST_ITEMS = 6
-_DEEPEST = 100
+_LONGEST_REPR = 500
+_DEEPEST_SHOWN = 3
+# Each level takes up to three frames of the interpreter's stack, and JSON itself gives up at some depth.
+_DEEPEST = 200
+# More digits than `int` and `json` convert by default.
+_MOST_BITS = 14_000
 
 
 def now_ms() -> int:
@@ -28,26 +34,32 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def shortened(value: Any) -> str:
-    """Return a `repr` that stays short whatever it shows."""
+def shortened(value: Any, depth: int = 0) -> str:
+    """Return a `repr` that stays short whatever it shows; never raises."""
     if isinstance(value, str):
         if len(value) <= _LONGEST_TEXT:
-            return repr(value)
-        return f"{value[:_LONGEST_TEXT]!r}… ({len(value)} characters)"
-    if isinstance(value, (tuple, list)):
-        opening, closing = ("(", ")") if isinstance(value, tuple) else ("[", "]")
-        shown = [shortened(item) for item in value[:_MOST_ITEMS]]
-        if len(value) > _MOST_ITEMS:
-            shown.append(f"… {len(value) - _MOST_ITEMS} more")
-        return opening + ", ".join(shown) + closing
+            return represented(value)
+        return f"{represented(value[:_LONGEST_TEXT])}… ({len(value)} characters)"
+    if isinstance(value, (tuple, list, dict)):
+        opening, closing = "()" if isinstance(value, tuple) else "[]" if isinstance(value, list) else "{}"
+        return opening + (_items(value, depth + 1) if depth < _DEEPEST_SHOWN else "…" if value else "") + closing
+    text = represented(value)
+    return text if isinstance(value, Record) else _cut(text, 2 * _LONGEST_TEXT)
+
+
+def _items(value: tuple[Any, ...] | list[Any] | dict[Any, Any], depth: int) -> str:
+    first = islice(value, _MOST_ITEMS)
     if isinstance(value, dict):
-        items = list(value.items())
-        shown = [f"{key!r}: {shortened(item)}" for key, item in items[:_MOST_ITEMS]]
-        if len(items) > _MOST_ITEMS:
-            shown.append(f"… {len(items) - _MOST_ITEMS} more")
-        return "{" + ", ".join(shown) + "}"
-    text = repr(value)
-    return text if isinstance(value, Record) or len(text) <= 2 * _LONGEST_TEXT else text[: 2 * _LONGEST_TEXT] + "…"
+        shown = [f"{shortened(key, depth)}: {shortened(value[key], depth)}" for key in first]
+    else:
+        shown = [shortened(item, depth) for item in first]
+    if len(value) > _MOST_ITEMS:
+        shown.append(f"… {len(value) - _MOST_ITEMS} more")
+    return ", ".join(shown)
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}…"
 
 
 class Record:
@@ -59,27 +71,35 @@ class Record:
         shown = []
         for field in attrs.fields(type(self)):  # type: ignore[arg-type]
             value = getattr(self, field.name)
-            if value is None or field.name == "timestamp" or not field.repr:
-                continue
-            if field.default is not attrs.NOTHING and value == field.default:
+            if value is None or field.name == "timestamp" or not field.repr or _is_default(value, field.default):
                 continue
             shown.append(f"{field.name}={shortened(value)}")
-        return f"{type(self).__name__.lstrip('_')}({', '.join(shown)})"
+        return f"{type(self).__name__.lstrip('_')}({_cut(', '.join(shown), _LONGEST_REPR)})"
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    # Values of other types may compare as they like, arrays for one have no truth value.
+    return value is default or (
+        type(value) is type(default) and isinstance(value, (str, int, tuple)) and value == default
+    )
 
 
 def json_safe(value: Any) -> Any:
     """Return the nearest thing to a value that JSON can hold; never raises.
 
     Records (attrs, dataclasses, anything with `to_dict`) become dicts, tuples and sets lists, enums their values,
-    paths and dates strings, keys strings; NaN, infinities, cycles and everything else their `repr`.
+    paths, dates and integers of thousands of digits strings, keys strings; NaN, infinities and everything else their
+    `repr`; cycles and what is nested deeper than 200 levels `"…"`.
     """
     return _safe(value, ())
 
 
 def _safe(value: Any, above: tuple[int, ...]) -> Any:
     kind = type(value)
-    if kind is str or kind is bool or kind is int or value is None:
+    if kind is str or kind is bool or value is None:
         return value
+    if kind is int:
+        return value if value.bit_length() <= _MOST_BITS else hex(value)
     try:
         if id(value) in above or len(above) >= _DEEPEST:
             return "…"
@@ -88,14 +108,19 @@ def _safe(value: Any, above: tuple[int, ...]) -> Any:
         return represented(value)
 
 
+# Sequences that are better shown than listed: one number a byte says little, and a range may be endless.
+_NOT_LISTED = (bytes, bytearray, memoryview, range)
+
+
 def _converted(value: Any, above: tuple[int, ...]) -> Any:
     if isinstance(value, enum.Enum):
         return _safe(value.value, above)
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else repr(value)
-    for plain in (bool, int, str):
-        if isinstance(value, plain):
-            return plain(value)
+    if isinstance(value, int):
+        return _safe(int(value), above)
+    if isinstance(value, str):
+        return str.__str__(value)
     if isinstance(value, Mapping):
         return {_key(key): _safe(item, above) for key, item in value.items()}
     if isinstance(value, AbstractSet):
@@ -104,7 +129,7 @@ def _converted(value: Any, above: tuple[int, ...]) -> Any:
         return str(value)
     if isinstance(value, (dt.datetime, dt.date, dt.time)):
         return value.isoformat()
-    if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray, memoryview)):
+    if isinstance(value, Sequence) and not isinstance(value, _NOT_LISTED):
         return [_safe(item, above) for item in value]
     if not isinstance(value, type):
         if callable(to_dict := getattr(value, "to_dict", None)):
@@ -121,7 +146,12 @@ def _converted(value: Any, above: tuple[int, ...]) -> Any:
 def _key(key: Any) -> str:
     if isinstance(key, enum.Enum):
         key = key.value
-    return key if type(key) is str else str(key)
+    if type(key) is str:
+        return key
+    try:
+        return str.__str__(key) if isinstance(key, str) else str(key)
+    except Exception:
+        return represented(key)
 
 
 def represented(value: Any) -> str:

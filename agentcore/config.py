@@ -84,6 +84,8 @@ def _check_limit(limits: Limits, field: attrs.Attribute[Any], value: Any) -> Non
         raise TypeError(f"`Limits.{field.name}` is a number or None, not {type(value).__name__}")
     if not math.isfinite(value) or value <= 0:
         raise ValueError(f"`Limits.{field.name}` is {value!r}; it must be above 0 (None is no limit)")
+    if field.name in ("turns", "tokens") and value != int(value):
+        raise ValueError(f"`Limits.{field.name}` is {value!r}; it must be a whole number")
 
 
 @attrs.frozen(kw_only=True)
@@ -112,23 +114,35 @@ def _as_budgets(value: Mapping[Any, int] | None) -> dict[str, int] | None:
     return None if value is None else {str(ThinkingLevel(level)): int(tokens) for level, tokens in value.items()}
 
 
-def _one_of(*choices: str) -> Callable[[Any, Any, Any], None]:
+def _one_of(*choices: str | None) -> Callable[[Any, Any, Any], None]:
     def check(options: Any, field: attrs.Attribute[Any], value: Any) -> None:
-        if value is not None and value not in choices:
+        if value not in choices:
             raise ValueError(f"`{field.name}` is {value!r}; it takes {', '.join(repr(choice) for choice in choices)}")
 
     return check
 
 
-def _number(*, above: float | None = None, least: float | None = None) -> Callable[[Any, Any, Any], None]:
+def _number(
+    *,
+    above: float | None = None,
+    least: float | None = None,
+    whole: bool = False,
+    endless: bool = False,
+    optional: bool = False,
+) -> Callable[[Any, Any, Any], None]:
+    """Make a check of a number; infinity passes where a time may be `endless`."""
+
     def check(options: Any, field: attrs.Attribute[Any], value: Any) -> None:
-        if value is None:
+        if value is None and optional:
             return
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise TypeError(f"`{field.name}` is a number, not {type(value).__name__}")
-        if math.isnan(value) or (above is not None and value <= above) or (least is not None and value < least):
+        if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
+            kind = "a whole number" if whole else "a number"
+            raise TypeError(f"`{field.name}` is {kind}, not {type(value).__name__}")
+        if (above is not None and value <= above) or (least is not None and value < least) or math.isnan(value):
             bound = f"above {above}" if above is not None else f"at least {least}"
             raise ValueError(f"`{field.name}` is {value!r}; it must be {bound}")
+        if math.isinf(value) and not endless:
+            raise ValueError(f"`{field.name}` is {value!r}; it must be finite")
 
     return check
 
@@ -167,17 +181,17 @@ class StreamOptions:
     on_response: Callable[[int, Mapping[str, str], Model], None] | None = attrs.field(default=None, validator=_callable)
     transport: str = attrs.field(default="auto", validator=_one_of("auto", "sse"))
     thinking_budgets: dict[str, int] | None = attrs.field(default=None, converter=_as_budgets)
-    max_retry_delay_ms: int | None = attrs.field(default=60_000, validator=_number(least=0))
-    max_tokens: int | None = attrs.field(default=None, validator=_number(above=0))
-    temperature: float | None = attrs.field(default=None, validator=_number(least=0))
-    cache_retention: str | None = attrs.field(default=None, validator=_one_of("none", "short", "long"))
+    max_retry_delay_ms: int | None = attrs.field(default=60_000, validator=_number(least=0, optional=True))
+    max_tokens: int | None = attrs.field(default=None, validator=_number(above=0, whole=True, optional=True))
+    temperature: float | None = attrs.field(default=None, validator=_number(least=0, optional=True))
+    cache_retention: str | None = attrs.field(default=None, validator=_one_of("none", "short", "long", None))
     headers: dict[str, str | None] | None = attrs.field(default=None, converter=_dict_or_none, repr=_header_names)
     metadata: dict[str, Any] | None = attrs.field(default=None, converter=_dict_or_none)
     signal: AbortSignal | None = attrs.field(default=None, repr=False)
     api_key: str | None = attrs.field(default=None, repr=False)
-    connect_timeout: float = attrs.field(default=10.0, validator=_number(above=0))
-    idle_timeout: float = attrs.field(default=300.0, validator=_number(above=0))
-    max_retries: int = attrs.field(default=2, validator=_number(least=0))
+    connect_timeout: float = attrs.field(default=10.0, validator=_number(above=0, endless=True))
+    idle_timeout: float = attrs.field(default=300.0, validator=_number(above=0, endless=True))
+    max_retries: int = attrs.field(default=2, validator=_number(least=0, whole=True))
     session: Any = attrs.field(default=None, repr=False)
 
 
@@ -322,7 +336,7 @@ class AgentLoopConfig(StreamOptions):
     recover_from_error: Callable[[RecoverContext, AbortSignal], AgentLoopTurnUpdate | None] | None = attrs.field(
         default=None, validator=_callable
     )
-    max_parallel_tools: int = attrs.field(default=16, validator=_number(least=1))
+    max_parallel_tools: int = attrs.field(default=16, validator=_number(least=1, whole=True))
     abort_grace: float = attrs.field(default=0.5, validator=_number(least=0))
     limits: Limits | None = attrs.field(
         default=None, validator=attrs.validators.optional(attrs.validators.instance_of(Limits))

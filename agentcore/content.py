@@ -46,6 +46,8 @@ class Tagged(Record):
 
 def known_fields(cls: type[_T], data: Mapping[str, Any], **converted: Any) -> _T:
     """Make a record from the keys of a dict that are its fields; others are left alone."""
+    if not isinstance(data, Mapping):
+        raise TypeError(f"a `{cls.__name__}` is made from a dict, not {type(data).__name__}")
     fields = attrs.fields(cls)  # type: ignore[arg-type]
     known = {field.name: data[field.name] for field in fields if data.get(field.name) is not None}
     known.update({name: value for name, value in converted.items() if value is not None})
@@ -110,7 +112,7 @@ class ProviderContent(Tagged):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the block as data; one that was loaded from an unknown kind is written back as it was."""
-        if not self.provider and not self.api and "type" in self.data:
+        if not self.provider and not self.api and str(self.data.get("type")) not in _BLOCKS:
             return dict(json_safe(self.data))
         return super().to_dict()
 

@@ -55,7 +55,7 @@ def _summary_text(intro: str, summary: str) -> str:
 def _execution_text(message: BashExecutionMessage) -> str:
     # A fence longer than any run of backticks in the output, so that the output cannot close it.
     fence = "`" * max(3, _longest_run(message.output) + 1)
-    lines = [f"The user ran `{message.command}`."]
+    lines = [f"The user ran {_as_code(message.command)}."]
     if message.output:
         lines += ["", fence, message.output.rstrip("\n"), fence]
     else:
@@ -68,6 +68,13 @@ def _execution_text(message: BashExecutionMessage) -> str:
         where = f" The whole output is in {message.full_output_path}." if message.full_output_path else ""
         lines += ["", f"The output was truncated.{where}"]
     return "\n".join(lines)
+
+
+def _as_code(command: str) -> str:
+    if "`" not in command:
+        return f"`{command}`"
+    marks = "`" * (_longest_run(command) + 1)
+    return f"{marks} {command} {marks}"
 
 
 def _longest_run(text: str) -> int:

@@ -69,7 +69,7 @@ def _content_from_dict(content: Any) -> Any:
 # --- usage and errors -----------------------------------------------------------------------------------------------
 
 
-def _sum_orknown_fields(left: int | None, right: int | None) -> int | None:
+def _sum_or_none(left: int | None, right: int | None) -> int | None:
     return None if left is None and right is None else (left or 0) + (right or 0)
 
 
@@ -106,7 +106,7 @@ class Usage(Record):
             output=self.output + other.output,
             cache_read=self.cache_read + other.cache_read,
             cache_write=self.cache_write + other.cache_write,
-            reasoning=_sum_orknown_fields(self.reasoning, other.reasoning),
+            reasoning=_sum_or_none(self.reasoning, other.reasoning),
             total_tokens=self.total_tokens + other.total_tokens,
             cost=cost,
         )
@@ -184,8 +184,10 @@ class _Message(Tagged):
     def from_dict(cls: type[_T], data: Mapping[str, Any]) -> _T:
         """Make a message from its dict form.
 
-        Raises `ValueError` for a dict of another role or one that lacks a required key.
+        Raises `ValueError` for a dict of another role or one that lacks a required key, `TypeError` for what is no dict.
         """
+        if not isinstance(data, Mapping):
+            raise TypeError(f"a message is a dict, not {type(data).__name__}")
         role = getattr(cls, "role", None)
         if data.get("role") != role:
             raise ValueError(f"a `{cls.__name__}` has the role {role!r}, not {data.get('role')!r}")
@@ -216,7 +218,7 @@ def joined_text(content: tuple[ContentBlock, ...]) -> str:
 
 def joined_thinking(content: tuple[ContentBlock, ...]) -> str:
     """Return the thinking blocks of a content, a blank line between them."""
-    return "\n\n".join(block.thinking for block in content if isinstance(block, ThinkingContent))
+    return "\n\n".join(block.thinking for block in content if isinstance(block, ThinkingContent) and block.thinking)
 
 
 def calls_of(content: tuple[ContentBlock, ...]) -> tuple[ToolCall, ...]:

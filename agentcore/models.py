@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -37,7 +38,11 @@ def _as_prices(value: Mapping[str, float] | None) -> dict[str, float] | None:
     unknown = sorted(set(value) - set(_PRICED))
     if unknown:
         raise ValueError(f"`cost` has unknown kinds {unknown}; it takes {', '.join(_PRICED)} (USD per million tokens)")
-    return {kind: float(value[kind]) for kind in _PRICED if value.get(kind) is not None}
+    prices = {kind: float(value[kind]) for kind in _PRICED if value.get(kind) is not None}
+    for kind, price in prices.items():
+        if not math.isfinite(price) or price < 0:
+            raise ValueError(f"the price of {kind!r} is {price!r}; it must be USD per million tokens, or left out")
+    return prices
 
 
 def _as_kinds(value: str | Iterable[str]) -> tuple[str, ...]:
@@ -49,9 +54,13 @@ def _header_names(headers: Mapping[str, Any]) -> str:
 
 
 def _without_credentials(url: str) -> str:
-    scheme, separator, rest = url.partition("://")
-    host = rest.rpartition("@")[2] if "@" in rest.partition("/")[0] else rest
-    return repr(scheme + separator + host)
+    scheme, separator, rest = url.rpartition("://")
+    address, query, _ = rest.rpartition("@")[2].partition("?")
+    return repr(scheme + separator + address + (f"{query}…" if query else ""))
+
+
+def _text_or_empty(value: str | None) -> str:
+    return "" if value is None else value
 
 
 @attrs.frozen
@@ -68,7 +77,7 @@ class Model:
     id: str = attrs.field(validator=attrs.validators.instance_of(str))
     api: str = attrs.field(default="openai-completions", kw_only=True)
     provider: str = attrs.field(default="", kw_only=True)
-    base_url: str = attrs.field(default="", repr=_without_credentials, kw_only=True)
+    base_url: str = attrs.field(default="", converter=_text_or_empty, repr=_without_credentials, kw_only=True)
     name: str = attrs.field(default=attrs.Factory(lambda self: self.id, takes_self=True), kw_only=True)
     reasoning: bool = attrs.field(default=False, kw_only=True)
     input: tuple[str, ...] = attrs.field(default=("text",), converter=_as_kinds, kw_only=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import attrs
 
 from agentcore._records import Record, json_safe
-from agentcore.content import ContentBlock, as_blocks, is_block
+from agentcore.content import ContentBlock, TextContent, as_blocks, is_block
 from agentcore.messages import Usage
 
 if TYPE_CHECKING:
@@ -76,21 +76,21 @@ ToolExecute = Callable[[str, dict[str, Any], "AbortSignal", OnUpdate, Any], Tool
 
 
 def as_tool_result(value: Any) -> AgentToolResult:
-    """Return what a tool gave as a result; `None` and empty text become words.
+    """Return what a tool gave as a result; `None`, no blocks and empty text become words.
 
     Raises `TypeError` for anything that is not a result, text, a block or blocks.
     """
     if isinstance(value, AgentToolResult):
-        return value if value.content else attrs.evolve(value, content="(no output)")
-    if value is None or (isinstance(value, (str, list, tuple)) and not value):
-        return AgentToolResult("(no output)")
-    if isinstance(value, str) or is_block(value):
-        return AgentToolResult(value)
-    if isinstance(value, (list, tuple)) and all(is_block(item) for item in value):
-        return AgentToolResult(value)
-    raise TypeError(
-        f"a tool returned {type(value).__name__}; it must return an `AgentToolResult`, text, a block or a list of blocks"
-    )
+        result = value
+    elif value is None:
+        result = AgentToolResult("")
+    elif isinstance(value, str) or is_block(value) or (isinstance(value, (list, tuple)) and all(map(is_block, value))):
+        result = AgentToolResult(value)
+    else:
+        wanted = "an `AgentToolResult`, text, a block or a list of blocks"
+        raise TypeError(f"a tool returned {type(value).__name__}; it must return {wanted}")
+    says_nothing = all(isinstance(block, TextContent) and not block.text for block in result.content)
+    return attrs.evolve(result, content="(no output)") if says_nothing else result
 
 
 def _frozen_schema(value: Any) -> dict[str, Any]:
