@@ -66,8 +66,8 @@ LAYERS = [
     layer(
         8,
         "testing",
-        """testing testing.scripted testing.sse_server testing.proxy_server testing._loopback testing.recorder
-        testing.conformance""",
+        """testing testing.scripted testing.gate testing.sse_server testing.proxy_server testing.demo testing._loopback
+        testing.recorder testing.conformance""",
         within="freely",
     ),
     layer(8, "what a person sees", "display display.terminal display.notebook cli __main__", within="freely"),

@@ -1,4 +1,4 @@
-"""What the loopback servers of this package share: gates, threads that end, and sockets that notice a closed peer."""
+"""What the loopback servers of this package share: threads that end, and sockets that notice a closed peer."""
 
 from __future__ import annotations
 
@@ -10,62 +10,13 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TypeVar
 
-__all__ = ["ConnectionEnded", "Gate", "LoopbackServer", "Wire", "shut_down"]
+from agentcore.testing.gate import Gate
+
+__all__ = ["ConnectionEnded", "LoopbackServer", "Wire", "shut_down"]
 
 _SECONDS_TO_END = 5.0
 
 _Server = TypeVar("_Server", bound="LoopbackServer")
-
-
-class Gate:
-    """Something that one thread opens, once, and others wait for.
-
-    Threads: any; `open` may also be called from a signal handler. It takes no lock that an interrupted frame could
-    hold: each who waits has a lock of its own.
-    """
-
-    def __init__(self) -> None:
-        self._open = False
-        self._wakers: dict[object, Callable[[], object]] = {}
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the gate has been opened."""
-        return self._open
-
-    def open(self) -> None:
-        """Open the gate for everybody who waits, now or later."""
-        # First the record, then the wake-up; who waits registers first and then looks at the record.
-        self._open = True
-        for key in list(self._wakers):
-            waker = self._wakers.pop(key, None)
-            if waker is not None:
-                waker()
-
-    def wait(self, timeout: float = 10.0) -> bool:
-        """Wait for the gate to open, at most `timeout` seconds; return whether it has."""
-        blocked = threading.Lock()
-        blocked.acquire()
-        remove = self.on_open(blocked.release)
-        try:
-            if not self._open:
-                blocked.acquire(timeout=max(0.0, timeout))
-            return self._open
-        finally:
-            remove()
-
-    def on_open(self, fn: Callable[[], object]) -> Callable[[], None]:
-        """Have `fn` called when the gate opens, unless it is open already; return what takes that back."""
-        key = object()
-        self._wakers[key] = fn
-
-        def remove() -> None:
-            self._wakers.pop(key, None)
-
-        return remove
-
-    def __repr__(self) -> str:
-        return f"<Gate {'open' if self._open else 'shut'}>"
 
 
 class ConnectionEnded(Exception):

@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from agentcore.testing._loopback import ConnectionEnded, Gate, LoopbackServer, Wire
+from agentcore.testing._loopback import ConnectionEnded, LoopbackServer, Wire
+from agentcore.testing.gate import Gate
 
 __all__ = ["ProxyRequest", "ProxyServer"]
 

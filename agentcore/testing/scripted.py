@@ -1,25 +1,32 @@
-"""A model that follows a script: a stream function that plays given replies, and gates that hold it.
+"""A model that follows a script: a stream function that plays given replies, in any pieces, with gates that hold it.
 
 ::
 
-    model = scripted(reply("Hello"), reply(call("read", path="a.txt")), reply("Done."))
+    model = scripted(reply("I look.", call("read", path="a.txt")), reply("Done."))
     run_agent_loop("hi", AgentContext(), AgentLoopConfig(model=scripted_model()), events.append, stream_fn=model)
     assert [message.role for message in model.requests[1].messages] == ["user", "assistant", "toolResult"]
+
+A test stops a reply wherever it wants, and lets it go on, without sleeping::
+
+    gate = Gate()
+    model = scripted(reply("a long answer", chunk=3, gates={2: gate}))  # stop after the second delta
+    stream = agent_loop("hi", AgentContext(), AgentLoopConfig(model=scripted_model()), stream_fn=model)
+    gate.wait_reached()
+    stream.abort()
 """
 
 from __future__ import annotations
 
 import itertools
 import json
-import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
 
 from agentcore.abort import AbortSignal
 from agentcore.config import ModelContext, StreamOptions
-from agentcore.content import ContentBlock, TextContent, ThinkingContent, ToolCall
+from agentcore.content import ContentBlock, TextContent, ThinkingContent, ToolCall, is_block
 from agentcore.events import (
     DoneEvent,
     ErrorEvent,
@@ -36,16 +43,17 @@ from agentcore.events import (
     ToolCallEndEvent,
     ToolCallStartEvent,
 )
-from agentcore.messages import AssistantMessage, ErrorInfo, Usage
+from agentcore.messages import AgentMessage, AssistantMessage, ErrorInfo, Usage
 from agentcore.models import Model
 from agentcore.partial import MessageJournal
 from agentcore.providers._partial_json import parse_partial_object
+from agentcore.testing.gate import Gate
 
 __all__ = [
     "Gate",
     "ModelRequest",
-    "Reply",
     "ScriptedModel",
+    "ScriptedReply",
     "call",
     "failure",
     "reply",
@@ -54,78 +62,77 @@ __all__ = [
     "thinking",
 ]
 
+# --- what a script is made of ---------------------------------------------------------------------------------------
 
-class Gate:
-    """A point at which a script waits until a test lets it go on.
+Part = str | ContentBlock | Gate | RequestRetryEvent
+"""What a reply is made of: text, a block, a gate to stop at, or a retry to report before the reply begins."""
 
-    Threads: every method may be used from any thread.
-    """
 
-    def __init__(self) -> None:
-        self._reached = threading.Event()
-        self._released = threading.Event()
+def _parts(parts: Iterable[Part]) -> tuple[Part, ...]:
+    checked = tuple(TextContent(part) if isinstance(part, str) else part for part in parts)
+    for part in checked:
+        if not isinstance(part, (Gate, RequestRetryEvent)) and not is_block(part):
+            raise TypeError(f"a reply is made of text, blocks, gates and retries, not {type(part).__name__}")
+    return checked
 
-    def wait_reached(self, timeout: float = 10.0) -> None:
-        """Wait until the script has come to the gate; raises `TimeoutError` if it does not."""
-        if not self._reached.wait(timeout):
-            raise TimeoutError(f"the gate was not reached within {timeout:g} s")
 
-    def release(self) -> None:
-        """Let the script go on, now or when it comes."""
-        self._released.set()
-
-    def hold(self, signal: AbortSignal | None = None) -> None:
-        """Stand at the gate until it is released or the signal is aborted."""
-        self._reached.set()
-        if signal is None:
-            self._released.wait()
-            return
-        remove = signal.add_callback(self._released.set)
-        try:
-            self._released.wait()
-        finally:
-            remove()
-
-    def __enter__(self) -> Gate:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.release()
+def _check_chunk(answer: ScriptedReply, field: attrs.Attribute[Any], value: int | None) -> None:
+    if value is not None and value < 1:
+        raise ValueError(f"`chunk` is {value!r}; a delta has at least 1 character (None sends each block in one)")
 
 
 @attrs.frozen(eq=False)
-class ModelRequest:
-    """What a stream function was asked."""
+class ScriptedReply:
+    """One response of a scripted model.
 
-    model: Model
-    context: ModelContext
-    options: StreamOptions
-
-    @property
-    def messages(self) -> tuple[Any, ...]:
-        """The messages that would have been sent."""
-        return self.context.messages
-
-
-_Part = ContentBlock | Gate | RequestRetryEvent
-
-
-@attrs.frozen(eq=False)
-class Reply:
-    """One response: blocks, gates between or inside them, and how it ends.
-
-    `chunk` is how many characters a delta has at the most; `None` sends each block in one. `chunks` of a block's index
-    gives its deltas exactly. `gates` maps the number of deltas sent so far to a gate that holds the response there.
+    `parts` are the blocks in order, with gates between them and retries to report first. `chunk` is the most
+    characters that a delta has (`None`: each block in one delta); `deltas` gives those of the block of that index
+    exactly. `gates` maps a number of deltas to the gate that holds the response when so many have been sent, and
+    `hold` is one that holds it before anything is. `stop_reason` is `tool_use` if there is a tool call, else `stop`,
+    when it is left out; with `error` it is `error`. `start=False` sends the final event only.
     """
 
-    parts: tuple[_Part, ...]
-    stop_reason: str | None = None
-    error: ErrorInfo | None = None
-    usage: Usage | None = None
-    chunk: int | None = None
-    deltas: dict[int, list[str]] = attrs.field(factory=dict)
-    gates: dict[int, Gate] = attrs.field(factory=dict)
-    start: bool = True
+    parts: tuple[Part, ...] = attrs.field(default=(), converter=_parts)
+    stop_reason: str | None = attrs.field(default=None, kw_only=True)
+    error: ErrorInfo | None = attrs.field(default=None, kw_only=True)
+    usage: Usage | None = attrs.field(default=None, kw_only=True)
+    chunk: int | None = attrs.field(default=None, kw_only=True, validator=_check_chunk)
+    deltas: Mapping[int, Sequence[str]] = attrs.field(factory=dict, kw_only=True)
+    gates: Mapping[int, Gate] = attrs.field(factory=dict, kw_only=True)
+    hold: Gate | None = attrs.field(default=None, kw_only=True)
+    start: bool = attrs.field(default=True, kw_only=True)
+
+
+def reply(
+    *parts: Part,
+    stop_reason: str | None = None,
+    error: ErrorInfo | None = None,
+    usage: Usage | None = None,
+    chunk: int | None = None,
+    deltas: Mapping[int, Sequence[str]] | None = None,
+    gates: Mapping[int, Gate] | None = None,
+    hold: Gate | None = None,
+    start: bool = True,
+) -> ScriptedReply:
+    """Return a reply of text, blocks and gates; the options are those of `ScriptedReply`."""
+    return ScriptedReply(
+        parts,
+        stop_reason=stop_reason,
+        error=error,
+        usage=usage,
+        chunk=chunk,
+        deltas=deltas or {},
+        gates=gates or {},
+        hold=hold,
+        start=start,
+    )
+
+
+def failure(
+    message: str, *parts: Part, kind: str = "overloaded", usage: Usage | None = None, start: bool = True
+) -> ScriptedReply:
+    """Return a reply that ends in an error after `parts`."""
+    return reply(*parts, error=ErrorInfo(kind, message), usage=usage, start=start)
 
 
 _call_numbers = itertools.count(1)
@@ -141,121 +148,148 @@ def thinking(text: str) -> ThinkingContent:
     return ThinkingContent(text)
 
 
-def reply(*parts: str | _Part, **options: Any) -> Reply:
-    """Return a reply of text, blocks and gates; options are those of `Reply`.
-
-    Its stop reason is `tool_use` if there is a tool call, else `stop`, unless one is given.
-    """
-    return Reply(tuple(TextContent(part) if isinstance(part, str) else part for part in parts), **options)
-
-
-def failure(message: str, *parts: str | _Part, kind: str = "overloaded", **options: Any) -> Reply:
-    """Return a reply that ends in an error after `parts`."""
-    return reply(*parts, stop_reason="error", error=ErrorInfo(kind, message), **options)
-
-
 def scripted_model(**fields: Any) -> Model:
-    """Return a model to go with a script."""
+    """Return a model to go with a script; `fields` are those of `Model`."""
     return Model(**{"id": "scripted-1", "api": "scripted", "provider": "scripted", **fields})
 
 
+# --- the stream function --------------------------------------------------------------------------------------------
+
+
+@attrs.frozen(eq=False)
+class ModelRequest:
+    """What a stream function was asked."""
+
+    model: Model
+    context: ModelContext
+    options: StreamOptions
+
+    @property
+    def messages(self) -> tuple[AgentMessage, ...]:
+        """The messages that would have been sent."""
+        return self.context.messages
+
+
+Script = ScriptedReply | str | BaseException | Iterable[StreamEvent]
+"""What a model does when it is asked once: a reply, text, an exception to raise, or events as they are."""
+
+ScriptedAnswer = Script | Callable[[ModelRequest], Script]
+"""A script, or a function that makes one of the request."""
+
+
 class ScriptedModel:
-    """A stream function that gives replies in turn, and keeps what it was asked.
+    """A stream function that plays a script, and keeps what it was asked.
 
-    After the last reply it raises `AssertionError`, which the loop reports as a failed response.
+    `requests` holds the requests so far, in order; `closed` counts the responses that have ended or were closed.
+    Asked once more than it has replies, it raises `AssertionError`, which a loop reports as a failed response; with
+    `repeat` it begins again instead.
 
-    Threads: one run at a time plays it; `requests` may be read from any thread.
+    Threads: may be asked by several runs at once; the replies then go out in the order in which they ask.
     """
 
-    def __init__(self, replies: Iterable[Any], *, repeat: bool = False) -> None:
-        self.replies = list(replies)
+    def __init__(self, replies: Iterable[ScriptedAnswer], *, repeat: bool = False) -> None:
+        self.replies = tuple(replies)
         self.requests: list[ModelRequest] = []
         self.closed = 0
         self._repeat = repeat
+        self._numbers = itertools.count()
 
     def __call__(self, model: Model, context: ModelContext, options: StreamOptions) -> Iterator[StreamEvent]:
         request = ModelRequest(model, context, options)
+        number = next(self._numbers)
         self.requests.append(request)
-        number = len(self.requests) - 1
-        if self._repeat:
-            number %= len(self.replies)
         return self._play(number, request)
 
     def _play(self, number: int, request: ModelRequest) -> Iterator[StreamEvent]:
         try:
-            if number >= len(self.replies):
-                raise AssertionError(f"the script has {len(self.replies)} replies, and one more was asked for")
-            answer = self.replies[number]
-            if callable(answer) and not isinstance(answer, (Reply, type)):
-                answer = answer(request)
-            if isinstance(answer, BaseException):
-                raise answer
-            if isinstance(answer, str):
-                answer = reply(answer)
-            yield from _played(answer, request)
+            yield from _events(self._script(number, request), request)
         finally:
             self.closed += 1
 
+    def _script(self, number: int, request: ModelRequest) -> Script:
+        if self._repeat and self.replies:
+            number %= len(self.replies)
+        if number >= len(self.replies):
+            raise AssertionError(f"the script has {len(self.replies)} replies, and one more was asked for")
+        answer = self.replies[number]
+        return answer(request) if callable(answer) else answer
 
-def scripted(*replies: Any, repeat: bool = False) -> ScriptedModel:
+
+def scripted(*replies: ScriptedAnswer, repeat: bool = False) -> ScriptedModel:
     """Return a stream function that plays replies in turn.
 
-    A reply is a `Reply`, text, an exception to raise, or a function of the `ModelRequest` that returns one of them.
+    A reply is a `ScriptedReply` (made by `reply` or `failure`), text, an exception to raise, stream events to send as
+    they are, or a function of the `ModelRequest` that returns one of these.
     """
     return ScriptedModel(replies, repeat=repeat)
 
 
-def _played(answer: Reply, request: ModelRequest) -> Iterator[StreamEvent]:
+def _events(script: Script, request: ModelRequest) -> Iterator[StreamEvent]:
+    if isinstance(script, BaseException):
+        raise script
+    if isinstance(script, str):
+        script = reply(script)
+    return _played(script, request) if isinstance(script, ScriptedReply) else iter(script)
+
+
+def _played(answer: ScriptedReply, request: ModelRequest) -> Iterator[StreamEvent]:
     model, signal = request.model, request.options.signal
+    if answer.hold is not None:
+        answer.hold.hold(signal)
+    for part in answer.parts:
+        if isinstance(part, RequestRetryEvent):
+            yield part
     journal = MessageJournal(
         api=model.api, provider=model.provider, model=model.id, parse_arguments=parse_partial_object
     )
-    for retry in [part for part in answer.parts if isinstance(part, RequestRetryEvent)]:
-        yield retry
     if answer.start:
         yield StartEvent(journal.partial())
     done: list[ContentBlock] = []
-    sent = 0
+    sent = itertools.count(1)
     for part in answer.parts:
-        if isinstance(part, RequestRetryEvent):
-            continue
         if isinstance(part, Gate):
             part.hold(signal)
-            continue
-        if answer.start:
-            for event in _block_events(journal, len(done), part, answer):
-                yield event
-                if isinstance(event, (TextDeltaEvent, ThinkingDeltaEvent, ToolCallDeltaEvent)):
-                    sent += 1
-                    if sent in answer.gates:
-                        answer.gates[sent].hold(signal)
-        done.append(part)
+        elif not isinstance(part, RequestRetryEvent):
+            assert not isinstance(part, str)
+            if answer.start:
+                yield from _held(_block_events(journal, len(done), part, answer), sent, answer.gates, signal)
+            done.append(part)
     message = AssistantMessage(
         done,
         api=model.api,
         provider=model.provider,
         model=model.id,
         usage=answer.usage,
-        stop_reason=answer.stop_reason or _stop_reason(done),
+        stop_reason=_stop_reason(answer, done),
         error=answer.error,
         timestamp=journal.timestamp,
     )
     yield ErrorEvent(message) if message.stop_reason in ("error", "aborted") else DoneEvent(message)
 
 
-def _stop_reason(blocks: list[ContentBlock]) -> str:
+def _stop_reason(answer: ScriptedReply, blocks: Iterable[ContentBlock]) -> str:
+    if answer.stop_reason is not None:
+        return answer.stop_reason
+    if answer.error is not None:
+        return "error"
     return "tool_use" if any(isinstance(block, ToolCall) for block in blocks) else "stop"
 
 
-def _deltas(text: str, index: int, answer: Reply) -> list[str]:
-    if index in answer.deltas:
-        return answer.deltas[index]
-    if answer.chunk is None:
-        return [text] if text else []
-    return [text[at : at + answer.chunk] for at in range(0, len(text), answer.chunk)]
+def _held(
+    events: Iterator[StreamEvent], sent: Iterator[int], gates: Mapping[int, Gate], signal: AbortSignal | None
+) -> Iterator[StreamEvent]:
+    """Pass events on, and stop after the deltas that have a gate."""
+    for event in events:
+        yield event
+        if isinstance(event, (TextDeltaEvent, ThinkingDeltaEvent, ToolCallDeltaEvent)):
+            gate = gates.get(next(sent))
+            if gate is not None:
+                gate.hold(signal)
 
 
-def _block_events(journal: MessageJournal, index: int, block: ContentBlock, answer: Reply) -> Iterator[StreamEvent]:
+def _block_events(
+    journal: MessageJournal, index: int, block: ContentBlock, answer: ScriptedReply
+) -> Iterator[StreamEvent]:
     match block:
         case TextContent():
             journal.open(index, TextContent(""))
@@ -276,10 +310,18 @@ def _block_events(journal: MessageJournal, index: int, block: ContentBlock, answ
         case ToolCall():
             journal.open(index, ToolCall(block.id, block.name, {}, partial_json=""))
             yield ToolCallStartEvent(index, journal.partial())
-            for delta in _deltas(block.partial_json or json.dumps(block.arguments), index, answer):
+            raw = block.partial_json if block.partial_json is not None else json.dumps(block.arguments)
+            for delta in _deltas(raw, index, answer):
                 journal.append(index, delta)
                 yield ToolCallDeltaEvent(index, delta, journal.partial())
             journal.close(index, block)
             yield ToolCallEndEvent(index, block, journal.partial())
         case _:
             journal.open(index, block)
+
+
+def _deltas(text: str, index: int, answer: ScriptedReply) -> Sequence[str]:
+    if index in answer.deltas:
+        return answer.deltas[index]
+    size = answer.chunk or len(text)
+    return [text[at : at + size] for at in range(0, len(text), size)] if text else []

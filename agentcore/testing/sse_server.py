@@ -26,7 +26,8 @@ from typing import Any
 
 import attrs
 
-from agentcore.testing._loopback import ConnectionEnded, Gate, LoopbackServer, Wire
+from agentcore.testing._loopback import ConnectionEnded, LoopbackServer, Wire
+from agentcore.testing.gate import Gate
 
 __all__ = ["Connection", "Cut", "Gate", "Reply", "Request", "Reset", "SseServer", "Stall", "json_reply", "sse"]
 
