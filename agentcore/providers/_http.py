@@ -19,6 +19,7 @@ abort ends the wait for the headers only with `idle_timeout`. Its hooks are not 
 from __future__ import annotations
 
 import collections
+import contextlib
 import functools
 import os
 import socket
@@ -202,6 +203,13 @@ class HttpResponse:
     def error(self, payload: Any) -> ErrorInfo:
         """Return the error that an object in the body tells, with the request's secrets struck out."""
         return error_from_payload(payload, self._call.redact, self.headers)
+
+    def limit_silence(self, seconds: float) -> None:
+        """Wait at most this long for each further block, where that is less than `idle_timeout`."""
+        sock = self._line.socket
+        if isinstance(sock, socket.socket):
+            with contextlib.suppress(OSError):  # closed already
+                sock.settimeout(min(seconds, self._idle_timeout))
 
     def close(self) -> None:
         """End the request; the connection is kept only if the body was read to its end."""
