@@ -19,7 +19,7 @@ import attrs
 
 from agentcore._arguments import compile_schema
 from agentcore._tool_batch import ToolBatch
-from agentcore._tool_calls import coroutine_closed
+from agentcore._tool_calls import coroutine_closed, error_text
 from agentcore.abort import AbortController, AbortSignal
 from agentcore.config import AgentContext, AgentLoopConfig, AgentLoopTurnUpdate, StreamFn
 from agentcore.errors import AbortRequested
@@ -117,6 +117,8 @@ class Run:
         self.turns = 0
         self.usage = Usage(cost={})
         self.cost = 0.0
+        self.cost_is_known = True
+        self.failure: str | None = None
         self.failures_in_a_row = 0
         self.started = time.monotonic()
 
@@ -258,10 +260,13 @@ class Run:
     def count(self, usage: Usage | None, *, of_model: bool = False) -> None:
         """Add a usage to what the run has spent; one of the run's model has its prices."""
         if usage is None:
+            self.cost_is_known = self.cost_is_known and not of_model
             return
         self.usage = self.usage + usage
         cost = usage_cost(self.model, usage) if usage.cost is None and of_model else usage.cost
-        if cost is not None:
+        if cost is None:
+            self.cost_is_known = False
+        else:
             self.cost += cost.get("total", sum(cost.values()))
 
     def limit_reached(self) -> str | None:
@@ -304,6 +309,7 @@ class Run:
         reason = failure.reason if isinstance(failure, AbortRequested) else None
         if reason is None or failed:
             reason = "the run failed" if failed else "interrupted"
+        self.failure = error_text(failure) if failed else str(reason)
         self.controller.abort(reason)
         self.flush()
         if self.last is None:
