@@ -95,6 +95,8 @@ def _reason(cause: BaseException) -> str | None:
     name, module = type(cause).__name__, type(cause).__module__.partition(".")[0]
     if module == "builtins" and isinstance(cause, OSError) and len(cause.args) == 1:
         return str(cause.args[0])  # the answer of a proxy, or the path of a file that is not there
+    if name == "ProtocolError" and not any(isinstance(item, BaseException) for item in cause.args):
+        return "the server closed the connection"
     return _REASONS.get(name) if module in ("requests", "urllib3") else None
 
 
