@@ -7,6 +7,7 @@ import os
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -17,33 +18,37 @@ from agentcore.toolkit._results import Refusal, os_error_text
 __all__ = ["Place", "Target"]
 
 _NEAR_NAMES: Final = 3
-_MOST_NAMES: Final = 20_000
-_FOLDER_FLAGS: Final = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
-_NO_FOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
+_NAMES_COMPARED: Final = 20_000
+
+# O_PATH (Linux) asks for no more than the right to pass through a folder.
+_PASSING: Final = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
+_NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
 
 
 @attrs.frozen
 class Target:
-    """A real path (no symlink in it when it was looked at) and how the model wrote it."""
+    """What a model has `given` for a path, and the real path of it; with a root, also its way from there."""
 
     given: str
     path: str
     root: str | None = None
+    below_root: str = ""
 
     @contextmanager
     def folder(self, *, create: bool = False) -> Iterator[tuple[int | None, str]]:
         """Give the target's folder as a descriptor, and the target's name in it.
 
-        Within a root every folder on the way is opened from the one above without following symlinks, so that a path
-        that was checked cannot be turned aside afterwards. Elsewhere the descriptor is `None` and the name a path.
+        Within a root every folder on the way is opened from the one above, links not followed: a path that was found
+        to be inside cannot be led outside by a link that is put in its way afterwards. Without one the descriptor is
+        `None` and the name a path.
         """
         if self.root is None or os.open not in os.supports_dir_fd:
             if create:
-                Path(self.path).parent.mkdir(parents=True, exist_ok=True)
+                os.makedirs(os.path.dirname(self.path), exist_ok=True)
             yield None, self.path
             return
-        *folders, name = os.path.relpath(self.path, self.root).split(os.sep)
-        descriptor = os.open(self.root, _FOLDER_FLAGS)
+        *folders, name = self.below_root.split(os.sep)
+        descriptor = os.open(self.root, _PASSING)
         try:
             for folder in folders:
                 if create:
@@ -51,7 +56,7 @@ class Target:
                         os.mkdir(folder, dir_fd=descriptor)
                     except FileExistsError:
                         pass
-                below = os.open(folder, _FOLDER_FLAGS | _NO_FOLLOW, dir_fd=descriptor)
+                below = os.open(folder, _PASSING | _NO_LINK, dir_fd=descriptor)
                 os.close(descriptor)
                 descriptor = below
             yield descriptor, name
@@ -79,8 +84,8 @@ class Place:
         if not os.path.isdir(real):
             raise ValueError(f"`root` is not an existing folder: {os.fspath(root)!r}")
         place = cls(folder or real, real)
-        if not place._contains(os.path.realpath(place.cwd or real)):
-            raise ValueError(f"`cwd` {os.fspath(cwd or '')!r} is outside `root` {os.fspath(root)!r}")
+        if folder is not None and place._below_root(os.path.realpath(folder)) is None:
+            raise ValueError(f"`cwd` {folder!r} is outside `root` {os.fspath(root)!r}")
         return place
 
     def current(self) -> str:
@@ -97,99 +102,106 @@ class Place:
 
         Raises `Refusal`, with near names, if there is none; a near name is only suggested, never taken.
         """
-        for spelling in _spellings(given):
-            target = self._resolve(given, spelling)
+        targets = [self._resolved(given, spelling) for spelling in _spellings(given)]
+        for target in targets:
             if os.path.lexists(target.path):
                 return target
-        for spelling in _spellings(given):
-            twin = self._twin(self._resolve(given, spelling))
+        for target in targets:
+            twin = self._twin(target)
             if twin is not None:
                 return twin
-        raise Refusal(self._missing(self._resolve(given, _spellings(given)[0])))
+        raise Refusal(self._missing(targets[-1]))
 
     def new_or_existing(self, given: str) -> Target:
         """Return the file that a path means, which need not exist."""
-        first, *others = _spellings(given)
-        target = self._resolve(given, first)
-        if not os.path.lexists(target.path):
-            for spelling in others:
-                # `@scope/name` is a name in itself; quotes around a name, and `~`, hardly ever are.
-                if not given.startswith("@"):
-                    return self._resolve(given, spelling)
-        return target
+        target = self._resolved(given, given)
+        if os.path.lexists(target.path):
+            return target
+        bare = _bare(given)
+        if bare.endswith(("/", os.sep)):
+            raise Refusal(f"{given} ends like the path of a folder. Give the path of a file.")
+        return self._resolved(given, bare)
 
     def folder(self, given: str) -> str:
-        """Return the folder that a path means; raises `Refusal` if it is outside the root."""
-        return self._resolve(given, _spellings(given)[-1]).path
+        """Return the folder that a path means, which need not exist."""
+        return self._resolved(given, _bare(given)).path
 
-    def _resolve(self, given: str, spelling: str) -> Target:
+    def _resolved(self, given: str, spelling: str) -> Target:
         try:
             path = os.path.realpath(os.path.join(self.current(), spelling))
             os.fsencode(path)
         except (ValueError, OSError) as error:
-            reason = "it holds a NUL character" if "\0" in given else str(error)
-            raise Refusal(f"{given!r} is not a usable path: {reason}.") from None
-        if not self._contains(path):
+            if "\0" in given:
+                why = "it holds a NUL character"
+            else:
+                why = os_error_text(error) if isinstance(error, OSError) else "it holds half of a character"
+            raise Refusal(f"{given!r} is not a usable path: {why}.") from None
+        if self.root is None:
+            return Target(given, path)
+        below_root = self._below_root(path)
+        if below_root is None:
             raise Refusal(
-                f"{given} is outside the folder that this tool may use ({self.root}). Nothing was done. "
+                f"{given} is outside the folder that this tool may use, {self.root}. Nothing was done. "
                 "Use a path inside it."
             )
-        return Target(given, path, self.root)
+        return Target(given, path, self.root, below_root)
 
-    def _contains(self, path: str) -> bool:
-        """Return whether a real path is in the root, told by identity: `/Src` and `/src` can be one folder."""
-        if self.root is None or path == self.root or path.startswith(self.root.rstrip(os.sep) + os.sep):
-            return True
-        root = os.stat(self.root)
-        for folder in (Path(path), *Path(path).parents):
+    def _below_root(self, path: str) -> str | None:
+        """Return the way from the root to a real path, `None` if it is outside."""
+        root = self.root or ""
+        if path == root:
+            return "."
+        prefix = root.rstrip(os.sep) + os.sep
+        if path.startswith(prefix):
+            return path[len(prefix) :]
+        # By identity: where the file system does not tell case apart, `/Src` and `/src` are one folder.
+        for folder in Path(path).parents:
             try:
-                found = os.stat(folder)
+                if os.path.samefile(folder, root):
+                    return str(Path(path).relative_to(folder))
             except OSError:
                 continue
-            if (found.st_dev, found.st_ino) == (root.st_dev, root.st_ino):
-                return True
-        return False
+        return None
 
     def _twin(self, target: Target) -> Target | None:
         """Return the one file whose name looks the same: composed or decomposed, with typographic quotes or spaces."""
         folder, name = os.path.split(target.path)
         wanted = _plain(name)
         twins = [other for other in _names_in(folder) if _plain(other) == wanted]
-        if len(twins) != 1:
-            return None
-        return self._resolve(target.given, os.path.join(folder, twins[0]))
+        return self._resolved(target.given, os.path.join(folder, twins[0])) if len(twins) == 1 else None
 
     def _missing(self, target: Target) -> str:
         folder, name = os.path.split(target.path)
         text = f"{target.given} does not exist."
+        link = os.path.join(self.current(), _bare(target.given))
+        if os.path.islink(link):
+            return f"{target.given} is a symbolic link to {target.path}, which does not exist."
         if not os.path.isdir(folder):
             while not os.path.isdir(folder):
                 folder = os.path.dirname(folder)
-            return f"{text} The deepest folder of that path that exists is {folder}."
-        names = _names_in(folder)
-        by_lower_case: dict[str, str] = {}
-        for other in names:
-            by_lower_case.setdefault(_plain(other).lower(), other)
-        near = difflib.get_close_matches(_plain(name).lower(), list(by_lower_case), n=_NEAR_NAMES, cutoff=0.6)
+            return f"{text} Of the folders on the way, the last that exists is {folder}."
+        names: dict[str, str] = {}
+        for other in _names_in(folder):
+            names.setdefault(_plain(other).casefold(), other)
+        near = difflib.get_close_matches(_plain(name).casefold(), list(names), n=_NEAR_NAMES, cutoff=0.6)
         if near:
-            shown = ", ".join(os.path.join(os.path.dirname(target.given), by_lower_case[each]) for each in near)
-            return f"{text} Near names: {shown}."
-        return f"{text} Its folder, {folder}, exists and holds {len(names)} other entries."
+            beside = os.path.dirname(_bare(target.given))
+            return f"{text} Near names: {', '.join(os.path.join(beside, names[each]) for each in near)}."
+        return f"{text} Nothing in {folder} has a similar name."
 
 
 def _spellings(given: str) -> list[str]:
-    """Return a path as it was given, then what is left of it without quotes, a leading `@`, or `~`."""
-    if not given.strip():
-        raise Refusal("The path is empty. Give the path of a file.")
-    found = [given]
+    """Return a path as it was given, and what is left of it without quotes and a leading `@`, with `~` filled in."""
+    return list(dict.fromkeys([given, _bare(given), _bare(given.strip().removeprefix("@"))]))
+
+
+def _bare(given: str) -> str:
     bare = given.strip()
     if len(bare) > 2 and bare[0] == bare[-1] and bare[0] in "\"'`":
         bare = bare[1:-1]
-    for spelling in (bare, bare.removeprefix("@")):
-        spelling = os.path.expanduser(spelling)
-        if spelling and spelling not in found:
-            found.append(spelling)
-    return found
+    if not bare or bare == "@":
+        raise Refusal("The path is empty. Give the path of a file.")
+    return os.path.expanduser(bare)
 
 
 _LOOK_ALIKES: Final = str.maketrans(
@@ -209,11 +221,6 @@ def _plain(name: str) -> str:
 def _names_in(folder: str) -> list[str]:
     try:
         with os.scandir(folder) as entries:
-            return sorted(entry.name for entry, _ in zip(entries, range(_MOST_NAMES), strict=False))
+            return sorted(entry.name for entry in islice(entries, _NAMES_COMPARED))
     except OSError:
         return []
-
-
-def describe(error: OSError, given: str, action: str) -> str:
-    """Return what the system's refusal means, for a model."""
-    return f"Could not {action} {given}: {os_error_text(error)}."

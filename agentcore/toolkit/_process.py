@@ -20,7 +20,7 @@ import attrs
 
 from agentcore.abort import AbortSignal
 
-__all__ = ["Ending", "run_command"]
+__all__ = ["Ending", "StartError", "run_command"]
 
 KILL_DELAY: Final = 0.2
 """Seconds between asking a group to end (SIGTERM) and ending it (SIGKILL)."""
@@ -35,6 +35,14 @@ TICK: Final = 0.05
 """Seconds after which the reader looks around, though nothing arrives."""
 
 CHUNK: Final = 64 * 1024
+
+
+class StartError(Exception):
+    """A command that could not be started; `reason` is what `subprocess.Popen` raised."""
+
+    def __init__(self, reason: Exception) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
 
 
 @attrs.frozen
@@ -61,7 +69,7 @@ def run_command(
     run on the calling thread. Returns when the command has ended and its output is read, at the latest `DRAIN_GRACE`
     after its first process has ended: a background child that holds the pipe is left running and no longer read.
     On abort and timeout, and when anything is raised here (Ctrl-C above all), the whole group is asked to end and,
-    `KILL_DELAY` later, killed. Raises what `subprocess.Popen` raises.
+    `KILL_DELAY` later, killed. Raises `StartError`.
     """
     group = _Group()
     stop_listening: Callable[[], None] | None = None
@@ -124,6 +132,8 @@ class _Group:
         outcome: SimpleQueue[BaseException | None] = SimpleQueue()
         _thread.start_new_thread(self._launch, (start, outcome))
         failure = outcome.get()
+        if isinstance(failure, Exception):
+            raise StartError(failure) from failure
         if failure is not None:
             raise failure
 

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from agentcore.abort import AbortController, AbortSignal
 from agentcore.tools import AgentToolResult, OnUpdate
 
-__all__ = ["Refusal", "call_hook", "failed", "nothing_to_report", "os_error_text", "signal_or_idle"]
+__all__ = [
+    "Refusal",
+    "call_hook",
+    "encoded",
+    "failed",
+    "nothing_to_report",
+    "os_error_text",
+    "reason_of",
+    "reported",
+    "signal_or_idle",
+    "stop_if_aborted",
+]
 
 _T = TypeVar("_T")
 
@@ -22,6 +34,37 @@ class Refusal(Exception):
 def failed(text: str, details: Any = None) -> AgentToolResult:
     """Return an error result."""
     return AgentToolResult(text, details, is_error=True)
+
+
+@contextmanager
+def reported(action: str, given: str) -> Iterator[None]:
+    """Make what the system refuses a refusal of the call; `action` is what was tried with the `given` path."""
+    try:
+        yield
+    except OSError as error:
+        raise Refusal(f"Could not {action} {given}: {os_error_text(error)}.") from error
+
+
+def stop_if_aborted(signal: AbortSignal) -> None:
+    """Refuse to go on when the signal is aborted."""
+    if signal.aborted:
+        raise Refusal(f"The call was aborted{reason_of(signal)}. Nothing was changed.")
+
+
+def reason_of(signal: AbortSignal) -> str:
+    """Return the reason of an abort, to be put behind a verb."""
+    return "" if signal.reason in (None, "aborted") else f": {signal.reason}"
+
+
+def encoded(text: str, name: str) -> bytes:
+    """Return text as UTF-8; refuses what UTF-8 cannot hold."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise Refusal(
+            f"`{name}` holds half of a character (the lone surrogate \\u{ord(text[error.start]):04x} at position "
+            f"{error.start}). Nothing was changed. Send the character whole."
+        ) from None
 
 
 def signal_or_idle(signal: AbortSignal | None) -> AbortSignal:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import shutil
 import signal as signals
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal
@@ -17,11 +17,19 @@ import attrs
 from agentcore._keys import without_keys
 from agentcore._records import Record
 from agentcore.abort import AbortSignal
+from agentcore.toolkit._output import CommandOutput, OutputFile
 from agentcore.toolkit._paths import Place
-from agentcore.toolkit._process import Ending, run_command
-from agentcore.toolkit._results import Refusal, call_hook, failed, nothing_to_report, os_error_text, signal_or_idle
-from agentcore.toolkit._terminal_text import TerminalText
-from agentcore.toolkit._truncate import MAX_BYTES, MAX_LINES, Tail, Truncation, count_of, size_of
+from agentcore.toolkit._process import Ending, StartError, run_command
+from agentcore.toolkit._results import (
+    Refusal,
+    call_hook,
+    failed,
+    nothing_to_report,
+    os_error_text,
+    reason_of,
+    signal_or_idle,
+)
+from agentcore.toolkit._truncate import MAX_BYTES, MAX_LINES, Truncation, size_of
 from agentcore.tools import AgentTool, AgentToolResult, OnUpdate
 
 __all__ = ["BashExecution", "BashPrepare", "BashToolDetails", "BashToolOptions", "create_bash_tool"]
@@ -29,6 +37,7 @@ __all__ = ["BashExecution", "BashPrepare", "BashToolDetails", "BashToolOptions",
 LONGEST_TIMEOUT: Final = 24 * 60 * 60
 UPDATE_INTERVAL: Final = 0.1
 MAX_FILE_BYTES: Final = 1024**3
+LINE_END: Final = "\n"
 
 _UNATTENDED: Final = {
     # Nobody is there to press a key: pagers print, editors and questions fail at once.
@@ -200,7 +209,7 @@ class _Bash:
             shell = self._shell()
         except Refusal as refusal:
             return failed(str(refusal), BashToolDetails())
-        output = _Output(self.options, nothing_to_report(on_update))
+        run = _Run(self.options, nothing_to_report(on_update))
         try:
             ending = run_command(
                 [shell, "-c", _encoded(execution.command)],
@@ -208,16 +217,16 @@ class _Bash:
                 env=execution.env,
                 timeout=timeout,
                 signal=signal,
-                on_output=output.feed,
-                on_look=output.report,
+                on_output=run.output.feed,
+                on_look=run.report,
             )
-            return output.result(ending, timeout, signal)
+            return run.result(ending, timeout, signal)
         except Refusal as refusal:
             return failed(str(refusal), BashToolDetails())
-        except (OSError, ValueError) as error:
-            return failed(_start_failure(error, execution, shell), BashToolDetails())
+        except StartError as error:
+            return failed(_start_failure(error.reason, execution, shell), BashToolDetails())
         finally:
-            output.close()
+            run.output.file.close()
 
     def _prepared(self, params: dict[str, Any], context: Any, signal: AbortSignal) -> BashExecution:
         command = params.get("command")
@@ -286,97 +295,74 @@ def _encoded(command: str) -> bytes:
         raise Refusal("The command holds a lone surrogate, which is no character. It was not run.") from None
 
 
-def _start_failure(error: OSError | ValueError, execution: BashExecution, shell: str) -> str:
-    if isinstance(error, ValueError):
-        return f"The command could not be started: {error}."
-    if error.errno == 7:
+def _start_failure(reason: Exception, execution: BashExecution, shell: str) -> str:
+    if not isinstance(reason, OSError):
+        return f"The command could not be started: {reason}."
+    if reason.errno == errno.E2BIG:
         return (
             f"The command could not be started: it is too long for the system ({size_of(len(execution.command))}). "
             "Write it to a file and run that."
         )
-    return f"The command could not be started ({shell} in {execution.cwd}): {os_error_text(error)}."
+    return f"The command could not be started ({shell} in {execution.cwd}): {os_error_text(reason)}."
 
 
-class _Output:
-    """What a command has printed: its end for the model, all of it in a file once it is too long."""
+class _Run:
+    """One run of a command, as far as the model and the watchers see it."""
 
     def __init__(self, options: BashToolOptions, on_update: OnUpdate) -> None:
-        self.text = TerminalText()
-        self.tail = Tail(options.max_lines, options.max_bytes)
+        file = OutputFile(options.output_folder, options.max_file_bytes)
+        self.output = CommandOutput(file, options.max_lines, options.max_bytes)
         self.on_update = on_update
         self.reported_at = time.monotonic()
-        self.reported_bytes = 0
-        self.file = _OutputFile(options)
-
-    def feed(self, data: bytes) -> None:
-        self._take(self.text.feed(data))
-
-    def _take(self, text: str) -> None:
-        tail = self.tail
-        was_cut = tail.cut
-        tail.feed(text)
-        if tail.cut:
-            self.file.write(text if was_cut else "".join(tail.pieces))
-            tail.trim()
+        self.reported_size = 0
 
     def report(self) -> None:
         """Send an update, if there is something new and the last one is old enough."""
         now = time.monotonic()
-        if self.tail.total_bytes != self.reported_bytes and now - self.reported_at >= UPDATE_INTERVAL:
-            self.reported_at, self.reported_bytes = now, self.tail.total_bytes
-            text, truncation = self.tail.shown()
-            self.on_update(AgentToolResult(text, BashToolDetails(truncation, self.file.path)))
+        if self.output.size != self.reported_size and now - self.reported_at >= UPDATE_INTERVAL:
+            self.reported_at, self.reported_size = now, self.output.size
+            text, truncation = self.output.shown()
+            self.on_update(AgentToolResult(text, BashToolDetails(truncation, self.output.file.path)))
 
     def result(self, ending: Ending, timeout: float | None, signal: AbortSignal) -> AgentToolResult:
-        self._take(self.text.finish())
-        text, truncation = self.tail.shown()
-        self.file.keep()
+        self.output.finish()
+        text, truncation = self.output.shown()
         details = BashToolDetails(
             truncation,
-            self.file.path,
+            self.output.file.path,
             ending.exit_code,
             timed_out=ending.reason == "timed_out",
             aborted=ending.reason == "aborted",
         )
         if truncation is not None:
-            text = f"[{_missing(truncation, self.file)}]\n{text}"
+            text = f"[{self.output.missing(truncation)}]\n{text}"
         note = _ending_note(ending, timeout, signal)
         if not text.strip():
-            text = "" if note else "(no output)"
-        if note:
-            text = f"{text}{'' if text.endswith(chr(10)) or not text else chr(10)}[{note}]"
-        return AgentToolResult(text, details, is_error=note is not None)
-
-    def close(self) -> None:
-        self.file.close()
-
-
-def _missing(truncation: Truncation, file: _OutputFile) -> str:
-    lines, size = truncation.total_lines or 0, truncation.total_bytes or 0
-    if truncation.partial_line:
-        what = f"the last {size_of(truncation.shown_bytes)} of the last line are shown"
-    else:
-        first = lines - truncation.shown_lines + 1
-        what = f"lines {first:,}-{lines:,} are shown"
-    missing_lines = count_of(lines - truncation.shown_lines, "line")
-    missing = f"{missing_lines}, {size_of(size - truncation.shown_bytes)} before are left out"
-    return f"Output of {count_of(lines, 'line')}, {size_of(size)}: {what}, {missing}. {file.note()}"
+            text = note or "(no output)"
+        elif note:
+            text = f"{text}{'' if text.endswith(LINE_END) else LINE_END}{note}"
+        result = AgentToolResult(text, details, is_error=note is not None)
+        self.output.file.keep()
+        return result
 
 
 def _ending_note(ending: Ending, timeout: float | None, signal: AbortSignal) -> str | None:
     if ending.reason == "timed_out":
         return (
-            f"The command was stopped, with everything it had started, because it took longer than {timeout:g} s. "
-            "Give a larger `timeout`, or run it in the background."
+            f"[The command was stopped, with everything it had started, because it took longer than {timeout:g} s. "
+            "Give a larger `timeout`, or run it in the background.]"
         )
     if ending.reason == "aborted":
-        return f"The command was aborted: {signal.reason}"
+        return f"[The command was aborted{reason_of(signal)}.]"
     code = ending.exit_code
-    if code is not None and code < 0:
-        return f"The command was killed by {_signal_name(-code)}"
-    if code is not None and code > 128 and _signal_name(code - 128).startswith("SIG"):
-        return f"The command failed with exit code {code} (killed by {_signal_name(code - 128)})"
-    return None if code == 0 else f"The command failed with exit code {code}"
+    if code == 0:
+        return None
+    if code is None:
+        return "[How the command ended is not known.]"
+    if code < 0:
+        return f"[The command was killed by {_signal_name(-code)}.]"
+    killed = f", killed by {_signal_name(code - 128)}" if code - 128 in set(signals.Signals) else ""
+    return f"[The command failed with exit code {code}{killed}.]"
 
 
 def _signal_name(number: int) -> str:
@@ -384,53 +370,3 @@ def _signal_name(number: int) -> str:
         return signals.Signals(number).name
     except ValueError:
         return f"signal {number}"
-
-
-class _OutputFile:
-    """A private file for output that is too long to show; it stays if the result names it."""
-
-    def __init__(self, options: BashToolOptions) -> None:
-        self.folder = options.output_folder
-        self.room = options.max_file_bytes
-        self.path: str | None = None
-        self.problem: str | None = None
-        self._fd = -1
-        self._kept = False
-
-    def write(self, text: str) -> None:
-        if self.problem is not None:
-            return
-        data = text.encode()
-        try:
-            if self.path is None:
-                # Made with O_EXCL, mode 0600 and a random name: nothing planted is followed.
-                self._fd, self.path = tempfile.mkstemp(".log", "agentcore-bash-", self.folder)
-            whole = len(data) <= self.room
-            view = memoryview(data)[: self.room]
-            while view:
-                written = os.write(self._fd, view)
-                self.room -= written
-                view = view[written:]
-            if not whole:
-                self.problem = "only the first part is there: the output is larger than the tool keeps"
-        except OSError as error:
-            self.problem = f"not all of it could be kept: {os_error_text(error)}"
-
-    def note(self) -> str:
-        """Return where the whole output is."""
-        if self.path is None:
-            return f"The full output was not kept ({self.problem})."
-        return f"Full output: {self.path}" + (f" ({self.problem})." if self.problem else "")
-
-    def keep(self) -> None:
-        self._kept = True
-
-    def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-        if self.path is not None and not self._kept:
-            try:
-                os.unlink(self.path)
-            except OSError:
-                pass

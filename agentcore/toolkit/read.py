@@ -6,12 +6,9 @@ import base64
 import codecs
 import os
 import shlex
-import stat
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from io import BufferedReader
-from pathlib import Path
 from typing import Any, Final
 
 import attrs
@@ -21,8 +18,9 @@ from agentcore.abort import AbortSignal
 from agentcore.content import ContentBlock, ImageContent, as_blocks
 from agentcore.messages import Usage
 from agentcore.toolkit._aliases import PATH_ALIASES, with_canonical_names
-from agentcore.toolkit._paths import Place, Target, describe
-from agentcore.toolkit._results import Refusal, call_hook, failed, signal_or_idle
+from agentcore.toolkit._files import opened
+from agentcore.toolkit._paths import Place, Target
+from agentcore.toolkit._results import Refusal, call_hook, failed, reported, signal_or_idle, stop_if_aborted
 from agentcore.toolkit._truncate import MAX_BYTES, MAX_LINES, Head, Truncation, count_of, size_of
 from agentcore.tools import AgentTool, AgentToolResult, OnUpdate
 
@@ -42,16 +40,10 @@ MAX_IMAGE_BYTES: Final = 3_932_160
 _BLOCK: Final = 1024 * 1024
 _SAMPLE: Final = 8 * 1024
 _COUNTED_BEYOND: Final = 16 * _BLOCK
-_NAMES_SHOWN: Final = 50
 _MOST_REPLACED: Final = 0.3
-_OPEN_FLAGS: Final = (
-    os.O_RDONLY
-    | getattr(os, "O_NONBLOCK", 0)
-    | getattr(os, "O_NOCTTY", 0)
-    | getattr(os, "O_NOFOLLOW", 0)
-    | getattr(os, "O_CLOEXEC", 0)
-    | getattr(os, "O_BINARY", 0)
-)
+
+REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
+LINE_END: Final = "\n"
 
 
 @attrs.frozen(repr=False)
@@ -182,19 +174,21 @@ class _Read:
         try:
             what = self._input(params, context, signal)
             target = self.place.existing(what.path)
-            with _opened(target) as file:
+            with (
+                reported("read", what.path),
+                target.folder() as (folder, name),
+                opened(folder, name, what.path) as file,
+            ):
                 size = os.fstat(file.fileno()).st_size
                 sample = file.read(_SAMPLE)
                 mime_type = _image_type(sample)
                 if mime_type is not None:
                     return self._image(target, file, size, mime_type, context)
-                _refuse_binary(target, sample)
+                _refuse_binary(target, size, sample)
                 file.seek(len(codecs.BOM_UTF8) if sample.startswith(codecs.BOM_UTF8) else 0)
                 return self._text(target, file, size, what, signal)
         except Refusal as refusal:
             return failed(str(refusal))
-        except OSError as error:
-            return failed(describe(error, str(params.get("path")), "read"))
 
     def _input(self, params: dict[str, Any], context: Any, signal: AbortSignal) -> ReadToolInput:
         path, offset, limit = params.get("path"), params.get("offset"), params.get("limit")
@@ -234,11 +228,11 @@ class _Read:
             raise Refusal(f"`offset` {first} is past the end of {target.given}, which has {count_of(skipped, 'line')}.")
         head = Head(min(self.max_lines, what.limit or self.max_lines), self.max_size)
         start = file.tell()
-        part = _take_lines(file, head)
+        part, undecodable = _take_lines(file, head)
         text = "".join(head.lines)
         if "\0" in text:
-            raise Refusal(_binary(target, "it holds NUL bytes"))
-        notes = [_replaced_note(text)] if "\N{REPLACEMENT CHARACTER}" in text else []
+            raise Refusal(_binary(target, size, "it holds NUL bytes"))
+        notes = [] if undecodable is None else [_undecodable_note(first + undecodable)]
         truncation = None
         if head.limit is not None:
             more = _count_lines(file, signal, inside_line=part is not None)
@@ -260,30 +254,8 @@ class _Read:
         if not text:
             text = "(the file is empty)"
         if notes:
-            text = f"{text}{'' if text.endswith(chr(10)) else chr(10)}[{' '.join(notes)}]"
+            text = f"{text}{'' if text.endswith(LINE_END) else LINE_END}{LINE_END}[{' '.join(notes)}]"
         return AgentToolResult(text, ReadToolDetails(size, truncation is not None, target.path, truncation))
-
-
-@contextmanager
-def _opened(target: Target) -> Iterator[BufferedReader]:
-    """Open a file, if it is one, without waiting for whoever is at the other end of a pipe or a device."""
-    with target.folder() as (folder, name):
-        _refuse_special(target, os.stat(name, dir_fd=folder, follow_symlinks=False))
-        descriptor = os.open(name, _OPEN_FLAGS, dir_fd=folder)
-        with open(descriptor, "rb") as file:
-            _refuse_special(target, os.fstat(descriptor))
-            yield file
-
-
-def _refuse_special(target: Target, found: os.stat_result) -> None:
-    if stat.S_ISDIR(found.st_mode):
-        names = sorted(entry.name + "/" * entry.is_dir() for entry in Path(target.path).iterdir())
-        shown = ", ".join(names[:_NAMES_SHOWN]) + (f", … ({len(names)} in all)" if len(names) > _NAMES_SHOWN else "")
-        raise Refusal(f"{target.given} is a folder, not a file. It holds: {shown or 'nothing'}.")
-    if not stat.S_ISREG(found.st_mode):
-        kinds = ((stat.S_ISFIFO, "a named pipe"), (stat.S_ISSOCK, "a socket"), (stat.S_ISLNK, "a symbolic link"))
-        kind = next((name for test, name in kinds if test(found.st_mode)), "a device")
-        raise Refusal(f"{target.given} is {kind}, not a regular file, and cannot be read.")
 
 
 def _image_type(sample: bytes) -> str | None:
@@ -299,24 +271,24 @@ def _image_type(sample: bytes) -> str | None:
     return None
 
 
-def _refuse_binary(target: Target, sample: bytes) -> None:
+def _refuse_binary(target: Target, size: int, sample: bytes) -> None:
     if sample.startswith((b"\xff\xfe", b"\xfe\xff")):
         path = shlex.quote(target.path)
         raise Refusal(
             f"{target.given} is UTF-16 text, and this tool reads UTF-8. Use bash: `iconv -f UTF-16 -t UTF-8 {path}`."
         )
     if sample.startswith(b"%PDF-"):
-        raise Refusal(_binary(target, "it is a PDF"))
+        raise Refusal(_binary(target, size, "it is a PDF"))
     if b"\0" in sample:
-        raise Refusal(_binary(target, "it holds NUL bytes"))
+        raise Refusal(_binary(target, size, "it holds NUL bytes"))
     text = sample.decode(errors="replace")
-    if text.count("\N{REPLACEMENT CHARACTER}") > _MOST_REPLACED * len(text):
-        raise Refusal(_binary(target, "most of it is not UTF-8"))
+    if text.count(REPLACEMENT) > _MOST_REPLACED * len(text):
+        raise Refusal(_binary(target, size, "most of it is not UTF-8"))
 
 
-def _binary(target: Target, why: str) -> str:
+def _binary(target: Target, size: int, why: str) -> str:
     return (
-        f"{target.given} is not a text file: {why} ({size_of(os.stat(target.path).st_size)}). "
+        f"{target.given} is not a text file: {why} ({size_of(size)}). "
         "Use bash and a program that knows its format, or `xxd` or `strings` for a look inside."
     )
 
@@ -326,7 +298,7 @@ def _skip_lines(file: BufferedReader, lines: int, signal: AbortSignal) -> int:
     skipped = 0
     ends_inside = False
     while skipped < lines:
-        _stop_if_aborted(signal)
+        stop_if_aborted(signal)
         block = file.read(_BLOCK)
         if not block:
             return skipped + ends_inside
@@ -342,25 +314,41 @@ def _skip_lines(file: BufferedReader, lines: int, signal: AbortSignal) -> int:
     return skipped
 
 
-def _take_lines(file: BufferedReader, head: Head) -> int | None:
-    """Take lines as long as they fit; of a first line that does not, a part, whose length in bytes is returned."""
+def _take_lines(file: BufferedReader, head: Head) -> tuple[int | None, int | None]:
+    """Take lines as long as they fit; of a first line that does not, a part.
+
+    Return the length of that part in bytes, and the number (from 0) of the first line that is not UTF-8.
+    """
+    undecodable: int | None = None
     while line := file.readline(head.max_bytes + 1):
-        if head.take(line.decode(errors="replace")):
+        text = line.decode(errors="replace")
+        if undecodable is None and REPLACEMENT in text and not _is_utf8(line):
+            undecodable = len(head.lines)
+        if head.take(text):
             continue
         file.seek(-len(line), os.SEEK_CUR)
         if head.lines or head.limit == "lines":
-            return None
+            return None, None if undecodable == len(head.lines) else undecodable
         part = head.take_part(line)
         file.seek(part, os.SEEK_CUR)
-        return part
-    return None
+        return part, undecodable
+    return None, undecodable
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        # A line that was cut may end inside a character.
+        codecs.getincrementaldecoder("utf-8")().decode(line)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _count_lines(file: BufferedReader, signal: AbortSignal, *, inside_line: bool) -> int | None:
     """Return how many lines begin after the current position; `None` if that would take long to find out."""
     newlines, last, length = 0, b"", 0
     while block := file.read(_BLOCK):
-        _stop_if_aborted(signal)
+        stop_if_aborted(signal)
         length += len(block)
         if length > _COUNTED_BEYOND:
             return None
@@ -371,14 +359,11 @@ def _count_lines(file: BufferedReader, signal: AbortSignal, *, inside_line: bool
     return newlines + (last != b"\n") - inside_line
 
 
-def _stop_if_aborted(signal: AbortSignal) -> None:
-    if signal.aborted:
-        raise Refusal(f"Reading was aborted: {signal.reason}")
-
-
-def _replaced_note(text: str) -> str:
-    where = text[: text.index("\N{REPLACEMENT CHARACTER}")].count("\n")
-    return f"Not all of it is UTF-8: what does not decode is shown as \N{REPLACEMENT CHARACTER}, first in line {where}."
+def _undecodable_note(line: int) -> str:
+    return (
+        f"Not all of it is UTF-8: what does not decode is shown as {REPLACEMENT}, first in line {line}. "
+        "`edit` cannot change this file."
+    )
 
 
 def _part_note(target: Target, line: int, start: int, part: int, total: str, more: int | None) -> str:
