@@ -33,7 +33,8 @@ def explain(error: Exception, host: str, line: Line, connect_timeout: float, ans
         among(exceptions.ConnectTimeoutError) and not refused
     )
     untrusted = among(ssl.SSLCertVerificationError)
-    reason = next(filter(None, map(_reason, causes)), None) or type(error).__name__
+    reasons = list(filter(None, map(_reason, causes)))
+    reason = reasons[-1] if reasons else type(error).__name__  # what lies deepest says most
     kind, retryable = "connection", True
     if among(exceptions.DecodeError):
         kind, retryable = "protocol", False

@@ -1,0 +1,280 @@
+"""Certificates and proxies: from the environment as requests has them, from a session, and what fails about them."""
+
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import requests
+import trustme
+
+from agentcore import StreamOptions
+from agentcore.testing.proxy_server import ProxyServer
+from agentcore.testing.sse_server import Cut, Reply, SseServer, json_reply, sse
+from tests.providers.http_support import KEY, fetch
+
+NO_RETRY = {"max_retries": 0}
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture
+def bundle(authority: trustme.CA, tmp_path: Path) -> str:
+    file = tmp_path / "ca.pem"
+    authority.cert_pem.write_to_path(str(file))
+    return str(file)
+
+
+@pytest.fixture
+def tls(authority: trustme.CA) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    return context
+
+
+@pytest.fixture
+def https(tls: ssl.SSLContext) -> Iterator[SseServer]:
+    with SseServer(Reply([sse({"n": 1}), sse("[DONE]")]), tls=tls) as server:
+        yield server
+
+
+# --- certificates ---
+
+
+@pytest.mark.parametrize("variable", ["REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
+def test_a_private_authority_of_the_environment_is_trusted(
+    variable: str, https: SseServer, bundle: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, bundle)
+    for _ in range(3):
+        assert fetch(https.url).body == sse({"n": 1}, "[DONE]")
+
+    assert len(https.connections) == 1
+
+
+def test_an_unknown_authority_is_told_and_not_tried_again(https: SseServer) -> None:
+    outcome = fetch(https.url)
+
+    assert outcome.error.kind == "connection"
+    assert f"the certificate of {https.url.removeprefix('https://')} is not trusted: " in outcome.error.message
+    assert outcome.retries == []
+    assert https.requests == ()
+
+
+def test_a_certificate_for_another_host_is_told(
+    authority: trustme.CA, bundle: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", bundle)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("models.example").configure_cert(context)
+    with SseServer(Reply(b"x"), tls=context) as server:
+        outcome = fetch(server.url)
+
+    assert "is not trusted: IP address mismatch" in outcome.error.message
+
+
+def test_trust_is_not_carried_over_from_one_request_to_the_next(https: SseServer, bundle: str) -> None:
+    with requests.Session() as trusting:
+        trusting.verify = bundle
+        assert fetch(https.url, StreamOptions(session=trusting)).error is None
+        assert fetch(https.url).error.kind == "connection"
+        assert fetch(https.url, StreamOptions(session=trusting)).error is None
+
+    assert len(https.requests) == 2
+
+
+def test_the_verify_of_a_session_counts_before_the_environment(
+    https: SseServer, bundle: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = trustme.CA()
+    other_bundle = Path(bundle).with_name("other.pem")
+    other.cert_pem.write_to_path(str(other_bundle))
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(other_bundle))
+    with requests.Session() as session:
+        session.verify = bundle
+        assert fetch(https.url, StreamOptions(session=session)).error is None
+
+
+@pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
+def test_a_session_can_turn_verification_off(https: SseServer) -> None:
+    with requests.Session() as session:
+        session.verify = False
+        assert fetch(https.url, StreamOptions(session=session)).error is None
+
+
+def test_a_client_certificate_of_a_session_is_shown(
+    authority: trustme.CA, bundle: str, tls: ssl.SSLContext, tmp_path: Path
+) -> None:
+    authority.configure_trust(tls)
+    tls.verify_mode = ssl.CERT_REQUIRED
+    # In TLS 1.3 the server's refusal comes only after the client's handshake; 1.2 tells it within.
+    tls.maximum_version = ssl.TLSVersion.TLSv1_2
+    file = tmp_path / "client.pem"
+    authority.issue_cert("client@example.org").private_key_and_cert_chain_pem.write_to_path(str(file))
+    with SseServer(Reply(b"ok"), tls=tls) as server, requests.Session() as session:
+        session.verify = bundle
+        refused = fetch(server.url, StreamOptions(session=session, **NO_RETRY))
+        session.cert = str(file)
+        assert fetch(server.url, StreamOptions(session=session)).body == b"ok"
+
+    assert refused.error.kind == "connection"
+    assert "TLS: " in refused.error.message
+
+
+def test_a_bundle_that_is_not_there_is_told_and_not_tried_again(
+    https: SseServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/nowhere/ca.pem")
+    outcome = fetch(https.url)
+
+    assert outcome.error.kind == "connection"
+    assert "could not be sent: " in outcome.error.message
+    assert "/nowhere/ca.pem" in outcome.error.message
+    assert outcome.retries == []
+
+
+def test_a_server_that_speaks_no_tls_is_told() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            with listener.accept()[0] as sock:
+                sock.recv(65536)
+                sock.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        host = f"127.0.0.1:{listener.getsockname()[1]}"
+        outcome = fetch(f"https://{host}", StreamOptions(**NO_RETRY))
+        thread.join(10)
+
+    assert outcome.error.kind == "connection"
+    assert outcome.error.message.startswith(f"no connection to {host}: TLS: ")
+
+
+# --- proxies ---
+
+
+def test_http_goes_by_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    with SseServer(Reply(b"ok")) as server, ProxyServer() as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url.replace("//", "//joe:hidden-word@"))
+        for _ in range(3):
+            assert fetch(f"{server.url}/v1").body == b"ok"
+
+        assert [(request.method, request.target) for request in proxy.requests] == [("POST", f"{server.url}/v1")]
+        assert proxy.requests[0].headers["Proxy-Authorization"].startswith("Basic ")
+        assert [request.path for request in server.requests] == ["/v1"] * 3
+
+
+def test_https_goes_through_a_tunnel_that_does_not_see_the_key(
+    https: SseServer, bundle: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", bundle)
+    with ProxyServer() as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", proxy.url)
+        for _ in range(3):
+            assert fetch(https.url).error is None
+
+        [asked] = proxy.requests
+        assert (asked.method, asked.target) == ("CONNECT", https.url.removeprefix("https://"))
+        assert "authorization" not in asked.headers
+        assert https.requests[0].headers["authorization"] == f"Bearer {KEY}"
+
+
+@pytest.mark.parametrize("exception", ["127.0.0.1", "127.0.0.0/8", "*", "other.example,127.0.0.1"])
+def test_a_host_that_is_excepted_is_reached_directly(exception: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", exception)
+    with SseServer(Reply(b"ok")) as server, ProxyServer() as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        monkeypatch.setenv("ALL_PROXY", proxy.url)
+        assert fetch(server.url).body == b"ok"
+
+        assert proxy.requests == ()
+
+
+def test_the_proxies_of_a_session_count_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    with (
+        SseServer(Reply(b"ok")) as server,
+        ProxyServer() as proxy,
+        ProxyServer() as other,
+        requests.Session() as session,
+    ):
+        monkeypatch.setenv("HTTP_PROXY", other.url)
+        session.proxies = {"http": proxy.url}
+        assert fetch(server.url, StreamOptions(session=session)).body == b"ok"
+
+        assert (len(proxy.requests), len(other.requests)) == (1, 0)
+
+
+def test_a_session_that_does_not_trust_the_environment_goes_directly(monkeypatch: pytest.MonkeyPatch) -> None:
+    with SseServer(Reply(b"ok")) as server, ProxyServer() as proxy, requests.Session() as session:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        session.trust_env = False
+        assert fetch(server.url, StreamOptions(session=session)).body == b"ok"
+
+        assert proxy.requests == ()
+
+
+def test_a_proxy_that_refuses_is_told_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    with SseServer(Reply([b"HTTP/1.1 407 Who are you\r\n\r\n", Cut()], status=None)) as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", proxy.url.replace("//", "//joe:hidden-word@"))
+        outcome = fetch("https://models.example/v1", StreamOptions(**NO_RETRY))
+
+    assert outcome.error.kind == "connection"
+    assert outcome.error.message == "no connection to models.example: Tunnel connection failed: 407 Who are you"
+
+
+def test_a_proxy_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://joe:hidden-word@127.0.0.1:1")
+    outcome = fetch("http://models.example/v1", StreamOptions(**NO_RETRY))
+
+    assert outcome.error.message == "no connection to models.example: Connection refused"
+
+
+@pytest.mark.parametrize(
+    ("proxy", "reason"),
+    [
+        ("http://", "the proxy's URL is malformed"),
+        ("socks5h://127.0.0.1:1", "this kind of proxy needs the package PySocks, or is not known"),
+        ("ftp://joe:hidden-word@127.0.0.1:1", "the proxy's URL is malformed"),
+    ],
+)
+def test_a_proxy_setting_that_cannot_be_used_is_told_and_not_tried_again(
+    proxy: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", proxy)
+    with SseServer(Reply(b"ok")) as server:
+        outcome = fetch(server.url)
+
+        assert server.connections == ()
+    assert outcome.retries == []
+    assert outcome.error.kind == "connection"
+    assert outcome.error.message.endswith(f"could not be sent: {reason}")
+
+
+def test_an_odd_proxy_setting_does_not_keep_the_package_from_being_imported() -> None:
+    code = "import agentcore, agentcore.providers._http"
+    environment = {"HTTP_PROXY": "socks5h://x", "HTTPS_PROXY": "nonsense", "NO_PROXY": "10.0.0.0/8"}
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**environment, "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_error_through_a_proxy_is_the_servers_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    with SseServer(json_reply({"error": {"message": "no"}}, 400)) as server, ProxyServer() as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+
+        assert fetch(server.url).error.message == "HTTP 400: no"
