@@ -36,15 +36,17 @@ def now_ms() -> int:
 
 def shortened(value: Any, depth: int = 0) -> str:
     """Return a `repr` that stays short whatever it shows; never raises."""
-    if isinstance(value, str):
-        if len(value) <= _LONGEST_TEXT:
-            return represented(value)
-        return f"{represented(value[:_LONGEST_TEXT])}… ({len(value)} characters)"
-    if isinstance(value, (tuple, list, dict)):
-        opening, closing = "()" if isinstance(value, tuple) else "[]" if isinstance(value, list) else "{}"
-        return opening + (_items(value, depth + 1) if depth < _DEEPEST_SHOWN else "…" if value else "") + closing
-    text = represented(value)
-    return text if isinstance(value, Record) else _cut(text, 2 * _LONGEST_TEXT)
+    try:
+        if isinstance(value, str):
+            more = f"… ({len(value)} characters)" if len(value) > _LONGEST_TEXT else ""
+            return represented(value[:_LONGEST_TEXT]) + more
+        if isinstance(value, (tuple, list, dict)):
+            opening, closing = "()" if isinstance(value, tuple) else "[]" if isinstance(value, list) else "{}"
+            return opening + (_items(value, depth + 1) if depth < _DEEPEST_SHOWN else "…" if value else "") + closing
+        text = represented(value)
+        return text if isinstance(value, Record) else _cut(text, 2 * _LONGEST_TEXT)
+    except Exception:
+        return _nameless(value)
 
 
 def _items(value: tuple[Any, ...] | list[Any] | dict[Any, Any], depth: int) -> str:
@@ -55,7 +57,7 @@ def _items(value: tuple[Any, ...] | list[Any] | dict[Any, Any], depth: int) -> s
         shown = [shortened(item, depth) for item in first]
     if len(value) > _MOST_ITEMS:
         shown.append(f"… {len(value) - _MOST_ITEMS} more")
-    return ", ".join(shown)
+    return ", ".join(shown) + ("," if isinstance(value, tuple) and len(value) == 1 else "")
 
 
 def _cut(text: str, limit: int) -> str:
@@ -159,4 +161,8 @@ def represented(value: Any) -> str:
     try:
         return repr(value)
     except Exception:
-        return f"<{type(value).__name__}>"
+        return _nameless(value)
+
+
+def _nameless(value: Any) -> str:
+    return f"<{type(value).__name__}>"
