@@ -144,7 +144,7 @@ def _extended(block: ContentBlock, text: str, parse_arguments: Callable[[str], d
             return ThinkingContent(joined, block.signature, block.redacted)
         case ToolCall():
             raw = (block.partial_json or "") + text
-            return _ArrivingToolCall(block.id, block.name, raw, block.thought_signature, parse_arguments)
+            return _ArrivingToolCall(block.id, block.name, None, raw, block.thought_signature, parse_arguments)
         case _:
             return block
 
@@ -196,9 +196,10 @@ class _ArrivingToolCall(ToolCall):
         self,
         id: str,
         name: str,
-        partial_json: str,
+        arguments: dict[str, Any] | None,
+        partial_json: str | None,
         thought_signature: str | None,
-        parse: Callable[[str], dict[str, Any]] | None,
+        parse: Callable[[str], dict[str, Any]] | None = None,
     ) -> None:
         set_field = object.__setattr__
         set_field(self, "id", id)
@@ -206,7 +207,7 @@ class _ArrivingToolCall(ToolCall):
         set_field(self, "partial_json", partial_json)
         set_field(self, "thought_signature", thought_signature)
         set_field(self, "_parse", parse)
-        set_field(self, "_arguments", None)
+        set_field(self, "_arguments", arguments)
 
     @property
     def arguments(self) -> dict[str, Any]:
