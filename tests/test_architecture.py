@@ -40,8 +40,9 @@ LAYERS = [
         5,
         "provider parts",
         """providers._partial_json providers._sse providers._overflow providers._retry providers._failures
-        providers._connections providers._network_errors providers._request providers._http providers.dialects
-        providers._replay providers._assembler providers.catalog""",
+        providers._connections providers._network_errors providers._request providers._http providers._replay
+        providers.dialects providers._stop_reasons providers._call_matching providers._assembler providers._exchange
+        providers._chat_reading providers.catalog""",
     ),
     layer(
         6,

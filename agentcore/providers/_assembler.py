@@ -206,6 +206,11 @@ class Assembler:
             self._set(response_id=response_id)
 
     @property
+    def is_empty(self) -> bool:
+        """Whether no block has begun."""
+        return not self._blocks
+
+    @property
     def has_calls(self) -> bool:
         """Whether the message has tool calls."""
         return any(block.kind is ToolCall for block in self._blocks)

@@ -1,0 +1,198 @@
+"""One exchange with a provider: ask, read the answer, and turn whatever goes wrong into the message that says so.
+
+What every adapter would otherwise do for itself. An adapter is an `Adapter` record: how a request is written and how
+what comes back is read. `exchange` runs it as the generator of stream events that a stream function returns.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import os
+import re
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import attrs
+
+from agentcore._keys import KEY_VARIABLES
+from agentcore.config import ModelContext, StreamOptions
+from agentcore.events import StreamEvent
+from agentcore.messages import ErrorInfo
+from agentcore.models import Model
+from agentcore.providers._assembler import Assembler, Events
+from agentcore.providers._failures import error_from_payload
+from agentcore.providers._http import HttpResponse, open_stream
+from agentcore.providers._request import HttpRequest, RequestFailed
+from agentcore.providers._sse import SseEvent, read_events
+
+__all__ = ["Adapter", "Incoming", "Reading", "api_key", "endpoint_url", "exchange"]
+
+_BEFORE_JSON = b" \t\r\n\xef\xbb\xbf"
+_SHOWN = 200
+_KEY_HEADER = re.compile("auth|key", re.IGNORECASE)
+
+Reading = Generator[StreamEvent, None, Events]
+"""Yields the events of a response as they come and returns the last ones, those that end it.
+
+They are returned so that the connection can be given back, or closed, before anybody sees the end.
+"""
+
+
+class Incoming:
+    """The body of a response, as its adapter reads it: iterating gives the name and data of each server-sent event.
+
+    Iterating raises `RequestFailed` when the body breaks off, falls silent or the request is aborted.
+    """
+
+    def __init__(
+        self, blocks: Iterable[bytes], response: HttpResponse | None = None, *, content_type: str | None = None
+    ) -> None:
+        self._blocks: Iterator[bytes] = iter(blocks)
+        self._response = response
+        self._content_type = content_type if response is None else response.content_type
+
+    def __iter__(self) -> Iterator[SseEvent]:
+        return read_events(self._blocks)
+
+    def begins_json(self) -> bool:
+        """Return whether the body is JSON instead of an event stream: its first byte tells, whatever its type says."""
+        head: list[bytes] = []
+        found = b""
+        for block in self._blocks:
+            head.append(block)
+            found = block.lstrip(_BEFORE_JSON)[:1]
+            if found:
+                break
+        self._blocks = itertools.chain(head, self._blocks)
+        return found in (b"{", b"[")
+
+    def json(self) -> Any:
+        """Read the body to its end as one JSON document; raises `RequestFailed` for one that is none."""
+        text = b"".join(self._blocks).decode("utf-8-sig", "replace")
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            raise RequestFailed(ErrorInfo("protocol", f"the response is cut off or no JSON: {_shown(text)}")) from None
+
+    def data(self, text: str) -> Any:
+        """Return the JSON of one event's data; raises `RequestFailed` for what is none."""
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            raise RequestFailed(ErrorInfo("protocol", f"an event of the response is no JSON: {_shown(text)}")) from None
+
+    def error(self, payload: Any) -> ErrorInfo:
+        """Return the error that an object in the body tells."""
+        return error_from_payload(payload) if self._response is None else self._response.error(payload)
+
+    def cut_off(self, missing: str) -> ErrorInfo:
+        """Return the error of a body that ended without what its API ends a response with."""
+        text = f"the response ended without {missing}: it was cut off"
+        kind = self._content_type
+        if kind not in (None, "", "text/event-stream"):
+            text += f", or is no event stream (content type {kind})"
+        return ErrorInfo("protocol", text)
+
+    def expect_end(self, seconds: float) -> None:
+        """Wait no longer than this for each further block: what matters has come."""
+        if self._response is not None:
+            self._response.limit_silence(seconds)
+
+
+@attrs.frozen
+class Adapter:
+    """One wire API.
+
+    `build_request` returns the payload, a dict that holds nothing of the caller's that the API would let a hook change.
+    `address` returns the URL and the headers, given the key if there is one. `key_providers` names, for a model, whose
+    key variables count. `read_stream` reads an event stream, `read_whole` the one JSON document that a server sends
+    which ignores that a stream was asked for.
+    """
+
+    api: str
+    build_request: Callable[[Model, ModelContext, StreamOptions], dict[str, Any]]
+    address: Callable[[Model, StreamOptions, str | None], tuple[str, dict[str, str | None]]]
+    key_providers: Callable[[Model], tuple[str, ...]]
+    read_stream: Callable[[Incoming, Assembler], Reading]
+    read_whole: Callable[[Any, Incoming, Assembler], Events]
+
+
+def exchange(
+    adapter: Adapter, model: Model, context: ModelContext, options: StreamOptions
+) -> Generator[StreamEvent, None, None]:
+    """Ask the model and yield the events of its answer; the last is a `DoneEvent` or an `ErrorEvent`.
+
+    Raises only what `options.on_payload` and `options.on_response` raise. Closing the generator ends the request.
+    """
+    assembler = Assembler(model, api=adapter.api)
+    last: Events
+    try:
+        request = _written(adapter, model, context, options)
+        try:
+            response = yield from open_stream(request, options, model)
+            with response:
+                last = yield from _read(adapter, Incoming(response.blocks(), response), assembler)
+        except RequestFailed as failure:
+            raise _with_hint(failure, request, adapter.key_providers(model)) from None
+    except RequestFailed as failure:
+        last = assembler.fail(failure.error)
+    yield from last
+
+
+def _read(adapter: Adapter, incoming: Incoming, assembler: Assembler) -> Reading:
+    if incoming.begins_json():
+        return adapter.read_whole(incoming.json(), incoming, assembler)
+    return (yield from adapter.read_stream(incoming, assembler))
+
+
+def _written(adapter: Adapter, model: Model, context: ModelContext, options: StreamOptions) -> HttpRequest:
+    """Return the request to send; raises `RequestFailed` for what cannot be asked."""
+    if options.signal is not None and options.signal.aborted:
+        raise RequestFailed(ErrorInfo("aborted", str(options.signal.reason)))
+    key = api_key(options, *adapter.key_providers(model))
+    try:
+        url, headers = adapter.address(model, options, key)
+        payload = adapter.build_request(model, context, options)
+    except (TypeError, ValueError) as error:
+        raise RequestFailed(ErrorInfo("invalid_request", str(error))) from None
+    if options.on_payload is not None:
+        # The hook may change it in place; the schemas in it are those of the caller's tools.
+        payload = copy.deepcopy(payload)
+        replacement = options.on_payload(payload, model)
+        payload = payload if replacement is None else replacement
+    return HttpRequest(url, headers, payload)
+
+
+def api_key(options: StreamOptions, *providers: str) -> str | None:
+    """Return the key to use: the one that was given, else the first that a variable of these providers holds."""
+    if options.api_key:
+        return options.api_key
+    names = itertools.chain.from_iterable(KEY_VARIABLES.get(provider, ()) for provider in providers)
+    return next((key for name in names if (key := os.environ.get(name, "").strip())), None)
+
+
+def _with_hint(failure: RequestFailed, request: HttpRequest, providers: tuple[str, ...]) -> RequestFailed:
+    """Return a failure that says, if what was wrong is that no key was sent, where one is looked for."""
+    error = failure.error
+    if error.kind != "authentication" or any(_KEY_HEADER.search(name) for name in request.headers):
+        return failure
+    names = [name for provider in providers for name in KEY_VARIABLES.get(provider, ())]
+    places = " or ".join(["`api_key`", *(f"the variable {name}" for name in names)])
+    return RequestFailed(attrs.evolve(error, message=f"{error.message} (no key was sent: set {places})"))
+
+
+def endpoint_url(base_url: str, path: str) -> str:
+    """Return the URL of `path` below a base, which may have a query, or end in the path already."""
+    try:
+        parts = urlsplit(base_url.strip())
+    except ValueError:
+        raise ValueError("`base_url` is malformed") from None  # the original error may quote a password
+    base = parts.path.rstrip("/")
+    return parts._replace(path=base if base.endswith(path) else base + path).geturl()
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

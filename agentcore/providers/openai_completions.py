@@ -1,0 +1,262 @@
+"""OpenAI's Chat Completions, and whatever imitates it.
+
+`build_request` writes the request in the dialect of the model's server. Reading knows no dialects: every form that
+has been seen of any server is understood from all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from agentcore.config import ModelContext, StreamOptions
+from agentcore.content import ContentBlock, ImageContent, ProviderContent, TextContent, ThinkingContent, ToolCall
+from agentcore.events import StreamEvent
+from agentcore.messages import AssistantMessage, ToolResultMessage, UserMessage
+from agentcore.models import Model, ThinkingLevel
+from agentcore.providers._chat_reading import read_stream, read_whole
+from agentcore.providers._exchange import Adapter, endpoint_url, exchange
+from agentcore.providers._replay import clean_text, replayable
+from agentcore.providers._request import merge_headers
+from agentcore.providers.dialects import GENERIC, Dialect, dialect_of
+
+__all__ = ["build_request", "read_stream", "stream"]
+
+API = "openai-completions"
+
+_LONGEST_CACHE_KEY = 64
+_IMAGES_FOLLOW = "(see the attached image)"
+_READ = "I have read the results."
+
+
+def stream(model: Model, context: ModelContext, options: StreamOptions) -> Iterator[StreamEvent]:
+    """Ask the model and yield the events of its answer; see `agentcore.StreamFn`."""
+    return exchange(_ADAPTER, model, context, options)
+
+
+# --- the request ----------------------------------------------------------------------------------------------------
+
+
+def build_request(model: Model, context: ModelContext, options: StreamOptions) -> dict[str, Any]:
+    """Return the payload of a request.
+
+    Raises `ValueError` for a `Model.compat` that no dialect understands.
+    """
+    dialect = dialect_of(model)
+    payload: dict[str, Any] = {
+        "model": model.id,
+        "messages": _messages(model, context, dialect, options),
+        "stream": True,
+    }
+    if dialect.include_usage:
+        payload["stream_options"] = {"include_usage": True}
+    if context.tools:
+        payload["tools"] = [_tool(tool) for tool in context.tools]
+    if options.max_tokens is not None:
+        payload[dialect.max_tokens_field] = options.max_tokens
+    if options.temperature is not None:
+        payload["temperature"] = options.temperature
+    if options.metadata is not None and dialect.metadata:
+        payload["metadata"] = options.metadata
+    payload.update(_reasoning(model, dialect, options))
+    payload.update(_caching(dialect, options))
+    payload.update(dialect.body)
+    if not context.tools:
+        for field in ("tools", "tool_choice", "parallel_tool_calls"):
+            payload.pop(field, None)
+    return payload
+
+
+def _tool(tool: Any) -> dict[str, Any]:
+    parameters = tool.parameters
+    if "properties" not in parameters or "type" not in parameters:
+        parameters = {"type": "object", "properties": {}, **parameters}
+    function = {"name": tool.name, "description": clean_text(tool.description), "parameters": parameters}
+    return {"type": "function", "function": function}
+
+
+def _reasoning(model: Model, dialect: Dialect, options: StreamOptions) -> dict[str, Any]:
+    """Return the fields that ask for the thinking level."""
+    level = options.reasoning
+    if level is None or not model.reasoning:
+        return {}
+    fields = dict(dialect.levels.get(level.value, {}))
+    budget = (options.thinking_budgets or {}).get(level.value)
+    if budget is not None and dialect.budget_field and level is not ThinkingLevel.OFF:
+        first, *rest = dialect.budget_field
+        fields[first] = {rest[0]: budget} if rest else budget
+    return fields
+
+
+def _caching(dialect: Dialect, options: StreamOptions) -> dict[str, Any]:
+    if not dialect.prompt_cache or options.cache_retention == "none":
+        return {}
+    fields: dict[str, Any] = {}
+    if options.session_id:
+        fields["prompt_cache_key"] = _cache_key(options.session_id)
+    if options.cache_retention == "long":
+        fields["prompt_cache_retention"] = "24h"
+    return fields
+
+
+def _cache_key(session_id: str) -> str:
+    if len(session_id) <= _LONGEST_CACHE_KEY:
+        return clean_text(session_id)
+    return hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+# --- messages -------------------------------------------------------------------------------------------------------
+
+
+def _messages(model: Model, context: ModelContext, dialect: Dialect, options: StreamOptions) -> list[dict[str, Any]]:
+    written: list[dict[str, Any]] = []
+    if context.system_prompt.strip():
+        written.append({"role": dialect.system_role, "content": clean_text(context.system_prompt)})
+    tool_names = [tool.name for tool in context.tools]
+    replayed = replayable(context.messages, model, api=API, ids=dialect.tool_ids, tool_names=tool_names)
+    images: list[ImageContent] = []
+    for message in replayed:
+        if images and not isinstance(message, ToolResultMessage):
+            written.extend(_attached(images, dialect))
+            images = []
+        if isinstance(message, ToolResultMessage):
+            written.append(_result(message, dialect))
+            images.extend(block for block in message.content if isinstance(block, ImageContent))
+        elif isinstance(message, AssistantMessage):
+            written.extend(_assistant(message, dialect))
+        else:
+            written.extend(_user(message, written, dialect))
+    written.extend(_attached(images, dialect))
+    if options.cache_retention != "none" and model.id.startswith(dialect.cache_control_for):
+        _mark_for_caching(written, options)
+    return written
+
+
+def _user(message: UserMessage, before: list[dict[str, Any]], dialect: Dialect) -> list[dict[str, Any]]:
+    content = message.content if isinstance(message.content, str) else _parts(message.content)
+    user = {"role": "user", "content": content}
+    if dialect.assistant_after_tool and before and before[-1]["role"] == "tool":
+        return [{"role": "assistant", "content": _READ}, user]
+    return [user]
+
+
+def _parts(content: tuple[ContentBlock, ...]) -> str | list[dict[str, Any]]:
+    if all(isinstance(block, TextContent) for block in content) and len(content) == 1:
+        return content[0].text  # type: ignore[union-attr]
+    return [part for block in content for part in _part(block)]
+
+
+def _part(block: ContentBlock) -> Iterator[dict[str, Any]]:
+    if isinstance(block, TextContent):
+        yield {"type": "text", "text": block.text}
+    elif isinstance(block, ImageContent):
+        yield {"type": "image_url", "image_url": {"url": f"data:{block.mime_type};base64,{block.data}"}}
+
+
+def _result(message: ToolResultMessage, dialect: Dialect) -> dict[str, Any]:
+    text = "\n".join(block.text for block in message.content if isinstance(block, TextContent))
+    written = {"role": "tool", "tool_call_id": message.tool_call_id, "content": text or _IMAGES_FOLLOW}
+    if dialect.tool_result_name:
+        written["name"] = message.tool_name
+    return written
+
+
+def _attached(images: list[ImageContent], dialect: Dialect) -> list[dict[str, Any]]:
+    """Return the message that brings the images of tool results: a result itself can only be text."""
+    if not images:
+        return []
+    text = {"type": "text", "text": "The images that the tools returned:"}
+    user = {"role": "user", "content": [text, *(part for image in images for part in _part(image))]}
+    return [{"role": "assistant", "content": _READ}, user] if dialect.assistant_after_tool else [user]
+
+
+def _assistant(message: AssistantMessage, dialect: Dialect) -> Iterator[dict[str, Any]]:
+    text = "".join(_spoken(block) for block in message.content)
+    calls = [_call(block) for block in message.content if isinstance(block, ToolCall)]
+    written: dict[str, Any] = {"role": "assistant", "content": text or (None if calls else "")}
+    said = bool(text or calls)
+    if calls:
+        written["tool_calls"] = calls
+    proofs = [block.data for block in message.content if isinstance(block, ProviderContent)]
+    thinking = "\n\n".join(block.thinking for block in message.content if isinstance(block, ThinkingContent))
+    field = dialect.reasoning_field
+    if proofs:
+        for data in proofs:
+            written.update(data)
+    elif field == "content":
+        if thinking:
+            parts = [{"type": "thinking", "thinking": [{"type": "text", "text": thinking}]}]
+            written["content"] = parts + ([{"type": "text", "text": text}] if text else [])
+    elif field and (thinking or dialect.reasoning_required):
+        written[field] = thinking
+    if said or proofs or (field and thinking):
+        yield written
+
+
+def _spoken(block: ContentBlock) -> str:
+    if isinstance(block, TextContent):
+        return block.text
+    return f"[an image ({block.mime_type})]" if isinstance(block, ImageContent) else ""
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    arguments = json.dumps(call.arguments, ensure_ascii=False, separators=(",", ":"))
+    written: dict[str, Any] = {
+        "id": call.id,
+        "type": "function",
+        "function": {"name": call.name, "arguments": arguments},
+    }
+    if call.thought_signature:
+        written["extra_content"] = {"google": {"thought_signature": call.thought_signature}}
+    return written
+
+
+def _mark_for_caching(messages: list[dict[str, Any]], options: StreamOptions) -> None:
+    """Mark the end of the system prompt and the last message that can be marked, as Anthropic's models want it."""
+    mark: dict[str, Any] = {"type": "ephemeral"}
+    if options.cache_retention == "long":
+        mark["ttl"] = "1h"
+    system = [message for message in messages[:1] if message["role"] != "user"]
+    last = next((message for message in reversed(messages) if message["role"] in ("user", "tool")), None)
+    for message in (*system, *([last] if last is not None else [])):
+        content = message["content"]
+        parts = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+        place = max((at for at, part in enumerate(parts) if part["type"] == "text"), default=None)
+        if place is not None:
+            parts[place] = {**parts[place], "cache_control": mark}
+            message["content"] = parts
+
+
+# --- the address ----------------------------------------------------------------------------------------------------
+
+
+def _address(model: Model, options: StreamOptions, key: str | None) -> tuple[str, dict[str, str | None]]:
+    dialect = dialect_of(model)
+    headers: dict[str, str | None] = {}
+    if key is not None:
+        headers[dialect.key_header] = f"Bearer {key}" if dialect.key_header == "Authorization" else key
+    if dialect.session_header and options.session_id and options.cache_retention != "none":
+        headers[dialect.session_header] = _cache_key(options.session_id)
+    merged: Mapping[str, str | None] = merge_headers(headers, model.headers, options.headers)
+    return endpoint_url(model.base_url, "/chat/completions"), dict(merged)
+
+
+def _key_providers(model: Model) -> tuple[str, ...]:
+    """Return whose key may go to the model's server: the named provider's, else that of the vendor whose host it is."""
+    try:
+        dialect = dialect_of(model)
+    except ValueError:
+        dialect = GENERIC
+    return (model.provider or dialect.name,)
+
+
+_ADAPTER = Adapter(
+    api=API,
+    build_request=build_request,
+    address=_address,
+    key_providers=_key_providers,
+    read_stream=read_stream,
+    read_whole=read_whole,
+)
