@@ -74,7 +74,7 @@ def test_quickstart_lists_a_real_directory_and_reads_a_real_file(tmp_path: Path)
     assert "→ bash {'command': 'ls -p'}" in out
     assert "| folder/" in out
     assert "→ read {'path': 'plan.txt'}" in out
-    assert "There are 2 files here. I read the first one, plan.txt" in out
+    assert "I see 2 files here. I read the first one, plan.txt" in out
     assert "buy milk" in out
     assert "Answered by built-in demo model (demo/demo)." in out
 

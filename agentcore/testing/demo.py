@@ -62,9 +62,13 @@ def _answer(asked: dict[str, Any]) -> tuple[str, tuple[str, dict[str, Any]] | No
     lines = results[1].splitlines()
     first = next((line.strip() for line in lines if line.strip()), "nothing")
     return (
-        f"There are {len(files)} files here. I read the first one, {files[0]}: the tool showed me {len(lines)} lines, "
-        f"and the first that is not blank is: {first}"
+        f"I see {_counted(len(files), 'file')} here. I read the first one, {files[0]}: the tool showed me "
+        f"{_counted(len(lines), 'line')}, and the first that is not blank is: {first}"
     ), None
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _results_since_question(messages: list[dict[str, Any]]) -> Iterator[str]:

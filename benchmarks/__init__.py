@@ -1,0 +1,1 @@
+"""Benchmarks: what the loop costs beside the wire, against a floor that only splits lines and parses JSON."""
