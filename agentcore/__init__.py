@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from agentcore.abort import AbortController, AbortSignal
+from agentcore.agent import Agent, allow, deny, replace
 from agentcore.config import (
     AfterToolCallContext,
     AfterToolCallResult,
@@ -102,6 +103,7 @@ __all__ = [
     "AbortedError",
     "AfterToolCallContext",
     "AfterToolCallResult",
+    "Agent",
     "AgentBusyError",
     "AgentContext",
     "AgentCoreError",
@@ -185,7 +187,10 @@ __all__ = [
     "UserMessage",
     "agent_loop",
     "agent_loop_continue",
+    "allow",
     "convert_to_llm",
+    "deny",
+    "replace",
     "run_agent_loop",
     "run_agent_loop_continue",
     "stream_response",

@@ -35,7 +35,7 @@ LAYERS = [
     layer(1, "primitives", "_workers _scope abort streams"),
     layer(2, "contracts", "_problems _coercion _signature _arguments tools convert config"),
     layer(3, "loop", "_tool_calls _tool_workers _tool_batch _run _response loop"),
-    layer(4, "front", "_queues agent"),
+    layer(4, "front", "_queues _prompts _resume _agent_settings _agent_run agent"),
     layer(
         5,
         "provider parts",
@@ -74,8 +74,9 @@ LAYERS = [
     layer(8, "what a person sees", "display display.terminal display.notebook cli __main__", within="freely"),
 ]
 
-LAZY_SEAMS = {("loop", "providers")}
-"""Imports upward, inside a function: the loop looks up its default stream function at the first call."""
+LAZY_SEAMS = {("loop", "providers"), ("_agent_settings", "providers.catalog")}
+"""Imports upward, inside a function: the loop looks up its default stream function at the first call, an agent the
+model that it was given by name."""
 
 AT_MODULE_LEVEL = {"attrs"}
 """The one package that any module may import at module level; all others are imported on first use."""

@@ -57,6 +57,7 @@ PROVIDER_FACTS = {
 PROMISED = set(
     """
     run_agent_loop run_agent_loop_continue agent_loop agent_loop_continue
+    Agent allow deny replace
     AgentContext AgentLoopConfig StreamOptions ModelContext Limits
     AgentTool AgentToolResult ToolExecutionMode
     EventStream AbortController AbortSignal
