@@ -14,7 +14,7 @@ import attrs
 
 from agentcore.messages import AgentMessage
 
-__all__ = ["QUEUE_MODES", "MessageQueue"]
+__all__ = ["MessageQueue", "QUEUE_MODES"]
 
 QUEUE_MODES = ("one-at-a-time", "all")
 
