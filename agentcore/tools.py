@@ -132,8 +132,8 @@ class AgentTool:
 
     type: ClassVar[str] = "function"
     name: str = attrs.field(validator=attrs.validators.instance_of(str))
-    label: str
-    description: str
+    label: str = attrs.field(validator=attrs.validators.instance_of(str))
+    description: str = attrs.field(validator=attrs.validators.instance_of(str))
     parameters: dict[str, Any] = attrs.field(converter=_frozen_schema)
     execute: ToolExecute = attrs.field(validator=_check_callable)
     prepare_arguments: Callable[[dict[str, Any]], dict[str, Any]] | None = attrs.field(
@@ -149,9 +149,15 @@ class AgentTool:
     def __attrs_post_init__(self) -> None:
         if not self.name:
             raise ValueError("a tool needs a `name`")
-        timeout = self.timeout
-        if timeout is not None and (isinstance(timeout, bool) or not math.isfinite(timeout) or timeout <= 0):
+        timeout, exclusive = self.timeout, self.exclusive
+        if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, (int, float))):
+            raise TypeError(f"`timeout` of tool {self.name!r} is seconds or None, not {type(timeout).__name__}")
+        if timeout is not None and (not math.isfinite(timeout) or timeout <= 0):
             raise ValueError(f"`timeout` of tool {self.name!r} is {timeout!r}; it must be seconds above 0, or None")
+        if exclusive is not None and not isinstance(exclusive, str):
+            raise TypeError(f"`exclusive` of tool {self.name!r} is a name or None, not {type(exclusive).__name__}")
+        if exclusive == "":
+            raise ValueError(f"`exclusive` of tool {self.name!r} is empty; it is the name of what the calls share")
 
     def __repr__(self) -> str:
         return f"AgentTool({self.name!r})"
