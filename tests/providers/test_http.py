@@ -1,8 +1,12 @@
 """One request, one response: what is sent, how the body arrives, and what becomes of the connection."""
 
+import contextlib
 import gc
 import json
 import os
+import socket
+import subprocess
+import sys
 import threading
 import zlib
 from pathlib import Path
@@ -456,3 +460,99 @@ def test_an_own_adapter_that_retries_is_not_stacked_on_ours() -> None:
         fetch(server.url, StreamOptions(session=session))
 
         assert len(server.requests) == 3
+
+
+# --- how a connection is made ---
+
+
+def test_a_slow_upload_is_not_taken_for_a_slow_connection() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            with listener.accept()[0] as sock:
+                threading.Event().wait(0.4)  # longer than the connect timeout
+                body = b""
+                while b" " * 1000 + b"end" not in body[-2000:]:
+                    body += sock.recv(1 << 20)
+                sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        options = StreamOptions(connect_timeout=0.1, max_retries=0)
+        outcome = fetch(f"http://127.0.0.1:{listener.getsockname()[1]}", options, payload=b" " * 20_000_000 + b"end")
+        thread.join(10)
+
+    assert (outcome.error, outcome.body) == (None, b"ok")
+
+
+def addresses(*ports: int) -> list[tuple[object, ...]]:
+    return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port)) for port in ports]
+
+
+def test_an_address_that_does_not_answer_leaves_time_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    with contextlib.ExitStack() as stack, SseServer(Reply(b"ok")) as server:
+        silent = stack.enter_context(socket.socket())
+        silent.bind(("127.0.0.1", 0))
+        silent.listen(0)
+        for _ in range(8):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(silent.getsockname())
+        found = addresses(silent.getsockname()[1], server.port)
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **kwargs: found)
+        outcome = fetch("http://models.example/", StreamOptions(connect_timeout=0.6, max_retries=0))
+
+    assert (outcome.error, outcome.body) == (None, b"ok")
+
+
+def test_an_address_that_refuses_leaves_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    with SseServer(Reply(b"ok")) as server:
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **kwargs: addresses(1, server.port))
+        outcome = fetch("http://models.example/")
+
+    assert (outcome.body, outcome.retries) == (b"ok", [])
+
+
+@pytest.mark.parametrize(
+    "found", [socket.gaierror(socket.EAI_NONAME, "Name or service not known"), UnicodeError("label too long"), []]
+)
+def test_a_host_without_an_address_is_told(found: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    def getaddrinfo(*args: object, **kwargs: object) -> object:
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    outcome = fetch("http://models.example/", StreamOptions(max_retries=0))
+
+    assert outcome.error.kind == "connection"
+    assert outcome.error.message.startswith("no connection to models.example: ")
+    assert outcome.error.message.endswith(("Name or service not known", "not a host name", "the name has no address"))
+
+
+def test_a_host_is_found_by_its_name() -> None:
+    with SseServer(Reply(b"ok")) as server:
+        assert fetch(server.url.replace("127.0.0.1", "localhost")).body == b"ok"
+
+
+def test_a_host_can_be_an_address_of_version_6() -> None:
+    try:
+        server = SseServer(Reply(b"ok"), host="::1")
+        server.start()
+    except OSError:
+        pytest.skip("no IPv6 on this machine")
+    with contextlib.closing(server):
+        assert fetch(server.url).body == b"ok"
+
+
+def test_nothing_is_left_to_warn_about_when_the_interpreter_ends() -> None:
+    code = (
+        "from agentcore.testing.sse_server import *; from tests.providers.http_support import fetch\n"
+        "with SseServer(Reply(b'ok')) as server: print(fetch(server.url).body)\n"
+    )
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "error", "-c", code], cwd=root, capture_output=True, text=True, timeout=60
+    )
+
+    assert (done.stdout, done.stderr) == ("b'ok'\n", "")
