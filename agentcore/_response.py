@@ -32,6 +32,7 @@ from agentcore.events import (
 )
 from agentcore.messages import AssistantMessage, ErrorInfo
 from agentcore.models import ThinkingLevel
+from agentcore.partial import PartialMessage
 
 __all__ = ["respond"]
 
@@ -126,14 +127,20 @@ def _consumed(run: Run, response: Response, iterator: Iterator[StreamEvent]) -> 
             kind = type(event)
             if kind in _UPDATES:
                 if started:
-                    response.partial = partial = event.partial  # type: ignore[union-attr]
+                    partial = event.partial  # type: ignore[union-attr]
+                    if type(partial) is not PartialMessage and not isinstance(partial, AssistantMessage):
+                        return _failed(run, _no_message(event))
+                    response.partial = partial
                     sink(MessageUpdateEvent(partial, event))
             elif kind is DoneEvent or kind is ErrorEvent:
                 return _final(run, event)
             elif kind is StartEvent:
                 if not started:
-                    response.partial = event.partial  # type: ignore[union-attr]
-                    response.start = MessageStartEvent(event.partial)  # type: ignore[union-attr]
+                    partial = event.partial  # type: ignore[union-attr]
+                    if not isinstance(partial, (PartialMessage, AssistantMessage)):
+                        return _failed(run, _no_message(event))
+                    response.partial = partial
+                    response.start = MessageStartEvent(partial)
                     run.emit(response.start)
                     started = True
             elif kind is RequestRetryEvent:
@@ -147,14 +154,20 @@ def _consumed(run: Run, response: Response, iterator: Iterator[StreamEvent]) -> 
         raise
 
 
+def _no_message(event: Any) -> str:
+    return f"the `partial` of a {type(event).__name__} is {type(event.partial).__name__}, not a message"
+
+
 def _final(run: Run, event: Any) -> AssistantMessage:
     message = event.message
     if not isinstance(message, AssistantMessage):
         return _failed(run, f"the final event holds {type(message).__name__}, not an `AssistantMessage`")
-    if isinstance(event, ErrorEvent) and message.stop_reason not in ("error", "aborted"):
-        error = message.error or ErrorInfo("stream_function", "the stream function ended with an error event")
-        return attrs.evolve(message, stop_reason="error", error=error)
-    return message
+    if isinstance(event, DoneEvent) or message.stop_reason == "aborted":
+        return message
+    if run.signal.aborted:  # which is what made it fail
+        return attrs.evolve(message, stop_reason="aborted", error=ErrorInfo("aborted", str(run.signal.reason)))
+    error = message.error or ErrorInfo("stream_function", "the stream function ended with an error event")
+    return attrs.evolve(message, stop_reason="error", error=error)
 
 
 def _failed(run: Run, text: str, error: Exception | None = None) -> AssistantMessage:

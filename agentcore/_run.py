@@ -119,6 +119,7 @@ class Run:
         self.cost = 0.0
         self.cost_is_known = True
         self.failure: str | None = None
+        self.failure_kind: str | None = None
         self.failures_in_a_row = 0
         self.started = time.monotonic()
 
@@ -290,11 +291,19 @@ class Run:
         """Say that the run is over."""
         if type(self.last) is AgentEndEvent:
             return
-        last = next((one for one in reversed(self.new_messages) if isinstance(one, AssistantMessage)), None)
-        if reason == "error" and last is not None and last.error is not None:
-            kind, message = last.error.kind, last.error.message
-            _logger.warning("a run of %s/%s ended in an error: %s: %s", last.provider, last.model, kind, message)
+        if reason == "error":
+            self._log_error()
         self.emit(AgentEndEvent(self.new_messages, reason))
+
+    def _log_error(self) -> None:
+        what = "a run of %s/%s ended in an error: %s"
+        if self.failure_kind is not None:
+            # What a hook raised is raised again to the caller; what it says may not be for a log.
+            _logger.warning(what, self.model.provider, self.model.id, self.failure_kind)
+            return
+        last = next(one for one in reversed(self.new_messages) if isinstance(one, AssistantMessage))
+        error = last.error or ErrorInfo("unknown", "no reason was given")
+        _logger.warning(what, last.provider, last.model, f"{error.kind}: {error.message}")
 
     def close(self, failure: BaseException) -> str:
         """Stop everything and close what is open; return the reason the run ends with.
@@ -310,6 +319,7 @@ class Run:
         if reason is None or failed:
             reason = "the run failed" if failed else "interrupted"
         self.failure = error_text(failure) if failed else str(reason)
+        self.failure_kind = type(failure).__name__
         self.controller.abort(reason)
         self.flush()
         if self.last is None:
