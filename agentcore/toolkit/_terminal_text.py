@@ -11,12 +11,14 @@ __all__ = ["TerminalText"]
 # Escape sequences colour and move things on a terminal; to a model they are noise, on a person's terminal a danger.
 # The lengths are bounded so that an opening without an end cannot swallow what follows.
 _STRING: Final = r"[^\x00-\x1f\x7f-\x9f]{0,4096}"
+_INTRODUCERS: Final = frozenset("\x1b\x90\x98\x9b\x9d\x9e\x9f")
+# Every alternative begins behind one of these characters: matching by them first is what makes the search fast.
 _SEQUENCE: Final = re.compile(
-    r"(?:\x1b\[|\x9b)[0-?]{0,256}[ -/]{0,16}[@-~]"  # control sequences: colours, cursor movements
-    rf"|(?:\x1b\]|\x9d){_STRING}(?:\x07|\x1b\\|\x9c)"  # system commands: titles, links, clipboard
-    rf"|(?:\x1b[PX^_]|[\x90\x98\x9e\x9f]){_STRING}(?:\x1b\\|\x9c)"  # device strings
-    r"|\x1b[ -/]{1,16}[0-~]"  # character sets
-    r"|\x1b[0-OQ-WYZ\\`-~]"  # all two-character ones that open nothing
+    r"[\x1b\x90\x98\x9b\x9d-\x9f](?:"
+    r"(?:(?<=\x1b)\[|(?<=\x9b))[0-?]{0,256}[ -/]{0,16}[@-~]"  # control sequences: colours, cursor movements
+    rf"|(?:(?<=\x1b)[\]PX^_]|(?<=[\x90\x98\x9d-\x9f])){_STRING}(?:\x07|\x1b\\|\x9c)"  # titles, links, clipboard
+    r"|(?<=\x1b)[ -/]{1,16}[0-~]"  # character sets
+    r"|(?<=\x1b)[0-OQ-WYZ\\`-~])"  # all two-character ones that open nothing
 )
 # What might become a sequence, or a line end, when more arrives.
 _UNFINISHED: Final = re.compile(
@@ -31,9 +33,9 @@ _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _CONTROL_BYTES: Final = bytes(code for code in (*range(32), 127) if code not in (9, 10))
 # Shown as what Unicode has to picture them: dropping a NUL would join the two words that it separates.
 _PICTURES: Final = {
-    **{code: 0x2400 + code for code in range(32) if code not in (9, 10)},
-    127: 0x2421,
-    **dict.fromkeys(range(0x80, 0xA0), 0xFFFD),
+    **{chr(code): chr(0x2400 + code) for code in range(32) if chr(code) not in "\t\n\r"},
+    "\x7f": "\u2421",
+    **{chr(code): "\ufffd" for code in range(0x80, 0xA0)},
 }
 
 
@@ -68,6 +70,10 @@ class TerminalText:
 
 
 def _harmless(text: str) -> str:
-    text = _SEQUENCE.sub("", text)
+    characters = set(text)
+    if not _INTRODUCERS.isdisjoint(characters):
+        text = _SEQUENCE.sub("", text)
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return text.translate(_PICTURES) if _CONTROL.search(text) else text
+    for character in _PICTURES.keys() & characters:
+        text = text.replace(character, _PICTURES[character])
+    return text

@@ -66,7 +66,7 @@ class Head:
         data = line[:room]
         while True:
             decoder = codecs.getincrementaldecoder("utf-8")("replace")
-            text = decoder.decode(data)
+            text = decoder.decode(data, final=len(data) == len(line))
             size = byte_length(text)
             used = len(data) - len(decoder.getstate()[0])
             if size <= room:
