@@ -144,14 +144,17 @@ class Assembler:
         has gets a number added; a call without one gets an id that is made up.
         """
         block = self._open.get(key)
-        events: Events = ()
-        if block is None or block is not self._current or id or name or thought_signature:
+        if block is not None and block is self._current and not (id or name or thought_signature):
+            events: Events = ()
+        else:
             block, events = self._enter(key, ToolCall)
             events = (*events, *self._describe(block, id, name, thought_signature))
         if not arguments:
             return events
-        self._entries.append(arguments)
-        return (*events, ToolCallDeltaEvent(block.index, arguments, self._journal.partial()))
+        entries = self._entries
+        entries.append(arguments)
+        event = ToolCallDeltaEvent(block.index, arguments, PartialMessage(self._journal, len(entries)))
+        return (*events, event) if events else (event,)
 
     def sign(self, key: Hashable, signature: str, kind: type[TextContent] | type[ThinkingContent]) -> Events:
         """Extend the signature of the text or thinking block `key`, beginning it if it has not begun.

@@ -169,7 +169,8 @@ class _Call:
             self.changes_index = self.index is not None
         if arguments:
             self._unread.append(arguments)
-            self.begun = self.begun or not arguments.isspace()
+            if not self.begun:
+                self.begun = not arguments.isspace()
         return self.number
 
     def has_other_id(self, id: str) -> bool:

@@ -72,6 +72,7 @@ class _Reader:
         self._incoming = incoming
         self._assembler = assembler
         self._text = assembler.text
+        self._thinking = assembler.thinking
         self._calls = CallMatcher()
         self._details: dict[Any, dict[str, Any]] = {}
         self._usage: dict[str, Any] = {}
@@ -87,8 +88,7 @@ class _Reader:
         usage = chunk.get("usage")
         if usage:
             self._count(usage)
-        groq = chunk.get("x_groq")
-        if groq and isinstance(groq, dict):
+        if "x_groq" in chunk and isinstance(groq := chunk["x_groq"], dict):
             self._count(groq.get("usage"))
         if not self._has_id:
             self._take_id(chunk)
@@ -104,10 +104,20 @@ class _Reader:
         if self._is_whole or not delta or type(delta) is not dict:
             delta = self._message(choice)
         reason = choice.get("finish_reason")
-        content = delta.get("content")
-        if not reason and type(content) is str and (len(delta) == 1 or (len(delta) == 2 and "role" in delta)):
-            return self._text(content)
-        return self._unusual(choice, delta, reason)
+        events: Events = ()
+        for field, value in delta.items():
+            if not value or field == "role":
+                continue
+            if field == "content" and type(value) is str:
+                more = self._text(value)
+            elif field == "tool_calls":
+                more = self._tool_calls(value, reason)
+            else:
+                more = self._field(field, value, delta)
+            events = (*events, *more) if events else more
+        if reason or "usage" in choice or "error" in choice:
+            self._last_words(choice, reason)
+        return events
 
     def _take_id(self, chunk: Mapping[str, Any]) -> None:
         id = chunk.get("id")
@@ -120,30 +130,37 @@ class _Reader:
         message = choice.get("message")
         return message if isinstance(message, dict) and self._assembler.is_empty else {}
 
-    # --- what a delta may hold besides text -------------------------------------------------------------------------
-
-    def _unusual(self, choice: Mapping[str, Any], delta: Mapping[str, Any], reason: Any) -> Events:
-        """Return the events of a delta with anything besides text, or one that ends the response."""
-        events = [
-            *self._thinking(delta),
-            *self._content(delta.get("content")),
-            *self._refusal(delta.get("refusal")),
-            *self._tool_calls(delta, closing=bool(reason)),
-        ]
+    def _last_words(self, choice: Mapping[str, Any], reason: Any) -> None:
+        """Take what stands beside a delta."""
         self._count(choice.get("usage"))
         if reason and not self.finish_reason:
             self.finish_reason = reason if isinstance(reason, str) else json.dumps(reason)
             self._incoming.expect_end(_PATIENCE_AT_THE_END)
         if choice.get("error"):
             self.failure = self._incoming.error(choice)
-        return events
+
+    # --- what a delta may hold --------------------------------------------------------------------------------------
+
+    def _field(self, field: str, value: Any, delta: Mapping[str, Any]) -> Events:
+        """Return the events of a field that is none of the two commonest."""
+        if field in _REASONING:
+            # Where two fields bring thinking, the first one that has any is taken.
+            return self._thinking(value) if value is _first_text(delta, _REASONING) else ()
+        match field:
+            case "content":
+                return self._content(value)
+            case "function_call":
+                return () if delta.get("tool_calls") else self._tool_calls({"function": value}, None)
+            case "reasoning_details" if isinstance(value, list):
+                return self._proofs(value, speaks=not _first_text(delta, _REASONING))
+            case "refusal" if isinstance(value, str):
+                return self._text(value, "refusal")
+        return ()
 
     def _content(self, content: Any) -> Events:
-        if isinstance(content, str):
-            return self._text(content)
         if isinstance(content, list):
             return [event for part in content for event in self._part(part)]
-        if isinstance(content, dict) and content:  # one vendor gives the object that was asked for, not its text
+        if isinstance(content, dict):  # one vendor gives the object that was asked for, not its text
             return self._text(json.dumps(content, ensure_ascii=False))
         return ()
 
@@ -156,27 +173,16 @@ class _Reader:
             case "text" | "output_text":
                 return self._text(_text_of(part.get("text")))
             case "thinking":
-                return self._assembler.thinking(_text_of(part.get("thinking")))
+                return self._thinking(_text_of(part.get("thinking")))
             case "refusal":
-                return self._refusal(part.get("refusal"))
+                return self._text(_text_of(part.get("refusal")), "refusal")
         return ()
 
-    def _refusal(self, refusal: Any) -> Events:
-        return self._assembler.text(refusal, "refusal") if isinstance(refusal, str) else ()
+    def _proofs(self, details: list[Any], *, speaks: bool) -> Events:
+        """Take the pieces of OpenRouter's account of thinking; `speaks` says that its texts stand nowhere else."""
+        return [event for item in details if isinstance(item, dict) for event in self._detail(item, speaks)]
 
-    def _thinking(self, delta: Mapping[str, Any]) -> Events:
-        text = _first_text(delta, _REASONING)
-        details = delta.get("reasoning_details")
-        events: list[Any] = []
-        if isinstance(details, list):
-            for detail in details:
-                if isinstance(detail, dict):
-                    # The same text may stand in a field of its own.
-                    events += self._detail(detail, speaks=not text)
-        return [*self._assembler.thinking(text), *events] if text else events
-
-    def _detail(self, detail: dict[str, Any], *, speaks: bool) -> Events:
-        """Take one of the pieces of which OpenRouter's proofs of thinking are made."""
+    def _detail(self, detail: dict[str, Any], speaks: bool) -> Events:
         key = (str(detail.get("index")), str(detail.get("type")))
         kept = self._details.setdefault(key, {})
         said = ""
@@ -186,40 +192,37 @@ class _Reader:
                 said += value
             elif value is not None:
                 kept[name] = value
-        events: Events = self._assembler.thinking(said) if speaks else ()
+        events: Events = self._thinking(said) if speaks else ()
         proof = _first_text(detail, _DETAIL_PROOFS)
         if proof and not self._signed:
             self._signed = True
             events = (*events, *self._assembler.sign("thinking", proof, ThinkingContent))
         return events
 
-    def _tool_calls(self, delta: Mapping[str, Any], *, closing: bool) -> Events:
-        deltas = delta.get("tool_calls")
-        deltas = deltas if isinstance(deltas, list) else [deltas]
-        deltas = [item for item in deltas if item and type(item) is dict]
-        legacy = delta.get("function_call")
-        if not deltas and isinstance(legacy, dict):
-            deltas = [{"function": legacy}]
-        if not deltas:
-            return ()
-        self._calls.begin_chunk(closing=closing or bool(self.finish_reason))
-        return [event for item in deltas for event in self._tool_call(item)]
+    def _tool_calls(self, items: Any, reason: Any) -> Events:
+        self._calls.begin_chunk(closing=bool(reason or self.finish_reason))
+        events: Events = ()
+        for item in items if type(items) is list else [items]:
+            if item and type(item) is dict:
+                more = self._tool_call(item)
+                events = (*events, *more) if events else more
+        return events
 
     def _tool_call(self, item: Mapping[str, Any]) -> Events:
         function = item.get("function")
-        function = function if isinstance(function, dict) else item
-        index, id, name = item.get("index"), item.get("id"), function.get("name")
+        if type(function) is not dict:
+            function = item
+        index, id, name, arguments = item.get("index"), item.get("id"), function.get("name"), function.get("arguments")
         index = index if type(index) is int else None
-        id = id if isinstance(id, str) else ""
-        name = name if isinstance(name, str) else ""
-        arguments = function.get("arguments")
-        if not isinstance(arguments, str):
+        id = id if type(id) is str else ""
+        name = name if type(name) is str else ""
+        if type(arguments) is not str:
             arguments = "" if arguments is None else json.dumps(arguments, ensure_ascii=False)
         number = self._calls.match(index, id, name, arguments)
         if number is None:
             return ()
-        signature = _signature(item)
-        return self._assembler.tool_call(("call", number), arguments, id=id, name=name, thought_signature=signature)
+        signature = _signature(item) if "extra_content" in item else None
+        return self._assembler.tool_call(number, arguments, id=id, name=name, thought_signature=signature)
 
     # --- usage ------------------------------------------------------------------------------------------------------
 
@@ -258,11 +261,10 @@ class _Reader:
 
 def _first_choice(choices: Any) -> dict[str, Any] | None:
     """Return the choice that is read: that of index 0, or the first that has none."""
-    if type(choices) is not list:
-        return None
-    for choice in choices:
-        if type(choice) is dict and not choice.get("index"):
-            return choice
+    if type(choices) is list:
+        for choice in choices:
+            if type(choice) is dict and not choice.get("index"):
+                return choice
     return None
 
 
