@@ -253,7 +253,9 @@ class AfterToolCallResult(Record):
     content: tuple[ContentBlock, ...] | None = attrs.field(default=None, converter=_blocks_or_none)
     details: Any = None
     is_error: bool | None = None
-    usage: Usage | None = None
+    usage: Usage | None = attrs.field(
+        default=None, validator=attrs.validators.optional(attrs.validators.instance_of(Usage))
+    )
     terminate: bool | None = None
 
 

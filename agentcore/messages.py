@@ -198,6 +198,10 @@ class _Message(Tagged):
         return {"content": _content_from_dict(data["content"])} if data.get("content") is not None else {}
 
 
+def _optional(cls: type) -> Any:
+    return attrs.validators.optional(attrs.validators.instance_of(cls))
+
+
 def _timestamp() -> Any:
     return attrs.field(factory=now_ms)
 
@@ -239,9 +243,9 @@ class AssistantMessage(_Message):
     api: str = attrs.field(default="", kw_only=True)
     provider: str = attrs.field(default="", kw_only=True)
     model: str = attrs.field(default="", kw_only=True)
-    usage: Usage | None = attrs.field(default=None, kw_only=True)
+    usage: Usage | None = attrs.field(default=None, kw_only=True, validator=_optional(Usage))
     stop_reason: str = attrs.field(default="stop", kw_only=True, validator=attrs.validators.in_(STOP_REASONS))
-    error: ErrorInfo | None = attrs.field(default=None, kw_only=True)
+    error: ErrorInfo | None = attrs.field(default=None, kw_only=True, validator=_optional(ErrorInfo))
     response_id: str | None = attrs.field(default=None, kw_only=True)
     raw_stop_reason: str | None = attrs.field(default=None, kw_only=True)
     timestamp: int = attrs.field(factory=now_ms, kw_only=True)
@@ -309,7 +313,7 @@ class ToolResultMessage(_Message):
     tool_name: str
     content: tuple[ContentBlock, ...] = attrs.field(converter=as_blocks)
     details: Any = None
-    usage: Usage | None = None
+    usage: Usage | None = attrs.field(default=None, validator=_optional(Usage))
     added_tool_names: tuple[str, ...] | None = attrs.field(default=None, converter=_names)
     is_error: bool = False
     timestamp: int = _timestamp()

@@ -54,7 +54,9 @@ class AgentToolResult(Record):
 
     content: tuple[ContentBlock, ...] = attrs.field(converter=as_blocks)
     details: Any = None
-    usage: Usage | None = None
+    usage: Usage | None = attrs.field(
+        default=None, validator=attrs.validators.optional(attrs.validators.instance_of(Usage))
+    )
     added_tool_names: tuple[str, ...] | None = attrs.field(default=None, converter=_names)
     terminate: bool | None = None
     is_error: bool = False

@@ -323,7 +323,14 @@ STEPS = st.lists(
         st.tuples(
             st.just("update"),
             st.just(0),
-            st.dictionaries(st.sampled_from(["usage", "response_id", "model"]), st.sampled_from(["r1", "r2", None])),
+            st.fixed_dictionaries(
+                {},
+                optional={
+                    "usage": st.sampled_from([Usage(1), Usage(2), None]),
+                    "response_id": st.sampled_from(["r1", "r2", None]),
+                    "model": st.sampled_from(["m1", "m2", None]),
+                },
+            ),
         ),
     ),
     max_size=40,

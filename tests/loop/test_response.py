@@ -571,3 +571,14 @@ def test_aborts_and_ends_as_planned_log_nothing(caplog: pytest.LogCaptureFixture
 def test_the_responses_of_a_played_run_are_asked_for_once_each():
     played: Played = answer(reply(call("f")), "Done.", tools=[tool("f")])
     assert len(played.model.requests) == played.model.closed == 2
+
+
+@pytest.mark.parametrize("wrong", [{"usage": {"input": 1}}, {"error": "boom"}])
+def test_a_message_made_with_junk_fails_where_it_is_made(wrong: dict[str, Any]):
+    def stream_fn(model: Any, context: Any, options: Any) -> Iterator[Any]:
+        yield from half_a_message()
+        yield DoneEvent(AssistantMessage("x", **wrong))
+
+    message = answer(stream_fn=stream_fn).messages[-1]
+    assert (message.stop_reason, message.text) == ("error", "So far")
+    assert "TypeError" in message.error.message
