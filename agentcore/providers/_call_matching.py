@@ -32,7 +32,7 @@ __all__ = ["CallMatcher"]
 _TOKEN = re.compile(r'["\\{}\[\]]')
 _STRING_TOKEN = re.compile(r'["\\]')
 _NO_OBJECT = object()
-"""The value of arguments that are no JSON object; equal to nothing that is compared with it."""
+"""The value of arguments that are no JSON object."""
 
 
 class CallMatcher:
@@ -100,13 +100,13 @@ class CallMatcher:
         if meant is not None and meant.complete and name in ("", meant.name) and not meant.differs(index, id):
             if not arguments.strip():
                 return True
-            if id and _value(arguments) == meant.value():
+            if id and meant.holds(_value(arguments)):
                 return True
         if not self._closing:
             return False
         value = _value(arguments)
         return any(
-            name in ("", call.name) and (self._closed or not call.differs(index, id)) and call.value() == value
+            name in ("", call.name) and (self._closed or not call.differs(index, id)) and call.holds(value)
             for call in self._calls[: self._before_chunk]
         )
 
@@ -187,20 +187,21 @@ class _Call:
     @property
     def complete(self) -> bool:
         """Whether the object that the arguments began has been closed."""
-        for part in self._unread:
-            self._read(part)
-            self._text.append(part)
+        if self._unread:
+            for part in self._unread:
+                self._read(part)
+            self._text += self._unread
+            self._unread = []
             self._value = None
-        self._unread.clear()
         return self.begun and self._depth == 0 and not self._in_string
 
-    def value(self) -> Any:
-        """Return what the arguments hold."""
-        if not self.complete and self.begun:
-            return _NO_OBJECT
+    def holds(self, value: Any) -> bool:
+        """Return whether the arguments are complete, or none, and hold this object."""
+        if value is _NO_OBJECT or (self.begun and not self.complete):
+            return False
         if self._value is None:
             self._value = _value("".join(self._text))
-        return self._value
+        return bool(self._value == value)
 
     def _read(self, part: str) -> None:
         """Follow the brackets outside strings."""
