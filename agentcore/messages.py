@@ -179,6 +179,9 @@ class _Message(Tagged):
 
     __slots__ = ()
     _tag: ClassVar[str] = "role"
+    # For type checkers: a list of messages of several classes is a list of `AgentMessage`s.
+    role: ClassVar[str]
+    timestamp: int
 
     @classmethod
     def from_dict(cls: type[_T], data: Mapping[str, Any]) -> _T:

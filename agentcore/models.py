@@ -49,6 +49,15 @@ def _as_kinds(value: str | Iterable[str]) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(value)
 
 
+# `dict` itself as a converter would hide from type checkers what the fields take.
+def _as_headers(value: Mapping[str, str]) -> dict[str, str]:
+    return dict(value)
+
+
+def _as_dict(value: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(value)
+
+
 def _header_names(headers: Mapping[str, Any]) -> str:
     return "{" + ", ".join(f"{name}: …" for name in headers) + "}"
 
@@ -84,8 +93,8 @@ class Model:
     cost: dict[str, float] | None = attrs.field(default=None, converter=_as_prices, kw_only=True)
     context_window: int | None = attrs.field(default=None, kw_only=True)
     max_tokens: int | None = attrs.field(default=None, kw_only=True)
-    headers: dict[str, str] = attrs.field(factory=dict, converter=dict, repr=_header_names, kw_only=True)
-    compat: dict[str, Any] = attrs.field(factory=dict, converter=dict, kw_only=True)
+    headers: dict[str, str] = attrs.field(factory=dict, converter=_as_headers, repr=_header_names, kw_only=True)
+    compat: dict[str, Any] = attrs.field(factory=dict, converter=_as_dict, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         if not self.id:

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentcore._arguments import check_arguments, compile_schema, validate_arguments
+from agentcore._coercion import Mender
 from agentcore.errors import ToolArgumentsError, ToolError
 from agentcore.tools import AgentTool, ToolOutput
 
@@ -350,16 +351,23 @@ def test_a_union_that_holds_itself_many_times_over_is_answered() -> None:
     assert len(refusal(schema, {"n": "x"})) < 2000
 
 
-def test_the_tries_at_nested_alternatives_are_bounded() -> None:
+def test_the_tries_at_nested_alternatives_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     definitions: dict[str, Any] = {
         f"L{level}": {"anyOf": [{"$ref": f"#/$defs/L{level + 1}"}] * 4} for level in range(6)
     }
-    schema = {"$defs": {**definitions, "L6": properties(n=INTEGER)}, "$ref": "#/$defs/L0"}
-    tool = tool_with(schema)
-    compile_schema(tool)
+    tool = tool_with({"$defs": {**definitions, "L6": properties(n=INTEGER)}, "$ref": "#/$defs/L0"})
+    tries = []
+    mend = Mender.mend
 
+    def counted(mender: Mender, *arguments: Any, **options: Any) -> Any:
+        tries.append(mender)
+        return mend(mender, *arguments, **options)
+
+    monkeypatch.setattr(Mender, "mend", counted)
     with pytest.raises(ToolArgumentsError, match="fits none of 4 alternatives"):
         validate_arguments(tool, {"n": "x"})
+
+    assert 1000 <= len(tries) <= 1001  # all of them would be 5,460
 
 
 # --- the arguments as a whole ---

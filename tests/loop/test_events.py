@@ -96,8 +96,11 @@ def test_events_compare_by_value_and_are_the_same_after_pickling_and_copying(mak
 
 
 def test_events_of_different_classes_are_not_equal() -> None:
-    assert events.TextDeltaEvent(0, "a", MESSAGE) != events.ThinkingDeltaEvent(0, "a", MESSAGE)
-    assert events.AgentStartEvent() != events.TurnStartEvent()
+    pairs: list[tuple[Any, Any]] = [
+        (events.TextDeltaEvent(0, "a", MESSAGE), events.ThinkingDeltaEvent(0, "a", MESSAGE)),
+        (events.AgentStartEvent(), events.TurnStartEvent()),
+    ]
+    assert all(left != right for left, right in pairs)
 
 
 @pytest.mark.parametrize("event", all_events(partial()), ids=ids)

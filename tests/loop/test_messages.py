@@ -453,7 +453,7 @@ def test_sequences_that_the_caller_gave_are_copied() -> None:
     blocks: list[ContentBlock] = [TextContent("a")]
     names = ["grep"]
     message = AssistantMessage(blocks)
-    result = ToolResultMessage("c", "t", blocks, added_tool_names=names)  # type: ignore[arg-type]
+    result = ToolResultMessage("c", "t", blocks, added_tool_names=names)
     blocks.append(TextContent("b"))
     names.append("find")
 
@@ -510,8 +510,11 @@ def test_values_that_hold_dicts_are_not_hashable_and_others_are() -> None:
 
 
 def test_messages_of_different_classes_are_not_equal() -> None:
-    assert UserMessage("a", 1) != CustomMessage("a", "a", timestamp=1)
-    assert TextContent("a") != ThinkingContent("a")
+    pairs: list[tuple[Any, Any]] = [
+        (UserMessage("a", 1), CustomMessage("a", "a", timestamp=1)),
+        (TextContent("a"), ThinkingContent("a")),
+    ]
+    assert all(left != right for left, right in pairs)
 
 
 @pytest.mark.parametrize(
@@ -556,7 +559,7 @@ def test_an_application_adds_a_class_of_its_own() -> None:
 
 
 def test_the_text_is_joined_without_separators() -> None:
-    blocks = [TextContent("one"), ThinkingContent("hm"), TextContent("two"), TextContent(" three")]
+    blocks: list[ContentBlock] = [TextContent("one"), ThinkingContent("hm"), TextContent("two"), TextContent(" three")]
 
     assert AssistantMessage(blocks).text == "onetwo three"
     assert AssistantMessage(()).text == ""
@@ -566,7 +569,12 @@ def test_the_text_is_joined_without_separators() -> None:
 
 
 def test_the_thinking_has_a_blank_line_between_blocks_and_none_for_hidden_ones() -> None:
-    blocks = [ThinkingContent("one"), TextContent("x"), ThinkingContent("", "s", redacted=True), ThinkingContent("two")]
+    blocks: list[ContentBlock] = [
+        ThinkingContent("one"),
+        TextContent("x"),
+        ThinkingContent("", "s", redacted=True),
+        ThinkingContent("two"),
+    ]
 
     assert AssistantMessage(blocks).thinking == "one\n\ntwo"
     assert AssistantMessage("x").thinking == ""
@@ -683,7 +691,7 @@ def test_the_cost_of_a_sum_is_unknown_if_either_is() -> None:
 
 def test_a_usage_is_added_only_to_a_usage() -> None:
     with pytest.raises(TypeError):
-        Usage() + 1  # type: ignore[operator]
+        Usage() + 1
 
 
 @given(USAGES, USAGES, USAGES)
