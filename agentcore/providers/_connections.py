@@ -96,29 +96,26 @@ def _shut_down(sock: Any) -> None:
         pass  # it has ended by itself
 
 
+def abortable_pools(pools: Mapping[str, Any]) -> dict[str, Any]:
+    """Return pool classes by scheme like these, whose connections tell the line of their thread which socket it is."""
+    return {scheme: _abortable_pool(pool) for scheme, pool in pools.items()}
+
+
 @functools.cache
-def abortable_pools() -> Mapping[str, Any]:
-    """Return urllib3's connection pools by scheme, with connections that report to the line of their thread."""
-    from urllib3.connection import HTTPConnection, HTTPSConnection
-    from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+def _abortable_pool(pool: Any) -> Any:
+    from urllib3.connection import HTTPConnection
 
-    class AbortableHTTPConnection(_AbortableConnection, HTTPConnection):
-        pass
-
-    class AbortableHTTPSConnection(_AbortableConnection, HTTPSConnection):
-        pass
-
-    class AbortableHTTPPool(HTTPConnectionPool):
-        ConnectionCls = AbortableHTTPConnection
-
-    class AbortableHTTPSPool(HTTPSConnectionPool):
-        ConnectionCls = AbortableHTTPSConnection
-
-    return {"http": AbortableHTTPPool, "https": AbortableHTTPSPool}
+    base = pool.ConnectionCls
+    if issubclass(base, _WatchedConnection):
+        return pool
+    # A class that connects in a way of its own, as the one for SOCKS proxies does, keeps it.
+    mixin = _AbortableConnection if base._new_conn is HTTPConnection._new_conn else _WatchedConnection
+    connection = type(f"Abortable{base.__name__}", (mixin, base), {})
+    return type(f"Abortable{pool.__name__}", (pool,), {"ConnectionCls": connection})
 
 
-class _AbortableConnection(_Base):
-    """What is different in our connections; mixed into urllib3's classes for HTTP and HTTPS."""
+class _WatchedConnection(_Base):
+    """A connection that tells the line of its thread which socket it uses; mixed into urllib3's classes."""
 
     def connect(self) -> None:
         line: Line | None = getattr(_active, "line", None)
@@ -133,6 +130,31 @@ class _AbortableConnection(_Base):
             if handle is not None:
                 handle.close()
         line.watch(self.sock)
+
+    def request(self, *args: Any, **kwargs: Any) -> None:
+        line: Line | None = getattr(_active, "line", None)
+        if line is not None and self.sock is not None:
+            line.watch(self.sock)  # a connection that was kept alive
+        super().request(*args, **kwargs)
+
+    def send(self, data: Any) -> None:
+        line: Line | None = getattr(_active, "line", None)
+        if line is None or not isinstance(data, (bytes, bytearray, memoryview)):
+            super().send(data)
+            return
+        if self.sock is None and self.auto_open:
+            self.connect()
+        if self.sock is not None and self.sock is line.socket:
+            # Connected. (Before that it is a request to the proxy, which is part of connecting.)
+            line.phase = "sending"
+            self.sock.settimeout(line.idle_timeout)
+        view = memoryview(data)
+        for start in range(0, len(view), _SLICE):
+            super().send(view[start : start + _SLICE])
+
+
+class _AbortableConnection(_WatchedConnection):
+    """A connection that is made within its timeout, or until an abort, whatever blocks."""
 
     def _new_conn(self) -> socket.socket:
         """Connect within `self.timeout` seconds, the search for the address included."""
@@ -182,27 +204,6 @@ class _AbortableConnection(_Base):
             else:
                 return sock
         raise failure
-
-    def request(self, *args: Any, **kwargs: Any) -> None:
-        line: Line | None = getattr(_active, "line", None)
-        if line is not None and self.sock is not None:
-            line.watch(self.sock)  # a connection that was kept alive
-        super().request(*args, **kwargs)
-
-    def send(self, data: Any) -> None:
-        line: Line | None = getattr(_active, "line", None)
-        if line is None or not isinstance(data, (bytes, bytearray, memoryview)):
-            super().send(data)
-            return
-        if self.sock is None and self.auto_open:
-            self.connect()
-        if self.sock is not None and self.sock is line.socket:
-            # Connected. (Before that it is a request to the proxy, which is part of connecting.)
-            line.phase = "sending"
-            self.sock.settimeout(line.idle_timeout)
-        view = memoryview(data)
-        for start in range(0, len(view), _SLICE):
-            super().send(view[start : start + _SLICE])
 
 
 @functools.cache

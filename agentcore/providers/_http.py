@@ -232,7 +232,7 @@ class HttpResponse:
         except Exception as error:
             return self._broken(error)
         if self._line.socket is None:
-            self._line.watch(_Foreign(response.raw))  # an adapter of the user's, or a SOCKS proxy
+            self._line.watch(_Foreign(response.raw))  # an adapter of the user's
         self._reader = _read(response)
         self.status = response.status_code
         self.headers = {name.lower(): value for name, value in response.headers.items()}
@@ -415,7 +415,7 @@ def _adapter_class() -> type[HTTPAdapter]:
     class AbortableAdapter(HTTPAdapter):
         def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
             super().init_poolmanager(*args, **kwargs)
-            self.poolmanager.pool_classes_by_scheme = dict(abortable_pools())
+            self.poolmanager.pool_classes_by_scheme = abortable_pools(self.poolmanager.pool_classes_by_scheme)
 
         def close(self) -> None:
             # urllib3 closes the connections of a pool when the last reference to it goes; this is for now.
@@ -428,8 +428,7 @@ def _adapter_class() -> type[HTTPAdapter]:
 
         def proxy_manager_for(self, proxy: Any, **kwargs: Any) -> Any:
             manager = super().proxy_manager_for(proxy, **kwargs)
-            if not proxy.lower().startswith("socks"):
-                manager.pool_classes_by_scheme = dict(abortable_pools())
+            manager.pool_classes_by_scheme = abortable_pools(manager.pool_classes_by_scheme)
             return manager
 
     return AbortableAdapter

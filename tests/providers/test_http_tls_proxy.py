@@ -1,5 +1,6 @@
 """Certificates and proxies: from the environment as requests has them, from a session, and what fails about them."""
 
+import contextlib
 import socket
 import ssl
 import subprocess
@@ -12,9 +13,11 @@ import pytest
 import requests
 import trustme
 
-from agentcore import StreamOptions
+from agentcore import AbortController, StreamOptions
+from agentcore.testing import proxy_server
+from agentcore.testing._loopback import ConnectionEnded, LoopbackServer
 from agentcore.testing.proxy_server import ProxyServer
-from agentcore.testing.sse_server import Cut, Reply, SseServer, json_reply, sse
+from agentcore.testing.sse_server import Cut, Gate, Reply, SseServer, json_reply, sse
 from tests.providers.http_support import KEY, fetch
 
 NO_RETRY = {"max_retries": 0}
@@ -241,7 +244,6 @@ def test_a_proxy_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> N
     ("proxy", "reason"),
     [
         ("http://", "the proxy's URL is malformed"),
-        ("socks5h://127.0.0.1:1", "this kind of proxy needs the package PySocks, or is not known"),
         ("ftp://joe:hidden-word@127.0.0.1:1", "the proxy's URL is malformed"),
     ],
 )
@@ -256,6 +258,22 @@ def test_a_proxy_setting_that_cannot_be_used_is_told_and_not_tried_again(
     assert outcome.retries == []
     assert outcome.error.kind == "connection"
     assert outcome.error.message.endswith(f"could not be sent: {reason}")
+
+
+def test_a_socks_proxy_without_its_package_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "socks5h://127.0.0.1:1")
+    # What requests puts there when PySocks is not installed.
+    monkeypatch.setattr(requests.adapters, "SOCKSProxyManager", without_pysocks)
+    outcome = fetch("http://models.example/")
+
+    assert outcome.retries == []
+    assert outcome.error.message == (
+        "the request to models.example could not be sent: this kind of proxy needs the package PySocks, or is not known"
+    )
+
+
+def without_pysocks(*args: object, **kwargs: object) -> object:
+    raise requests.exceptions.InvalidSchema("Missing dependencies for SOCKS support.")
 
 
 def test_an_odd_proxy_setting_does_not_keep_the_package_from_being_imported() -> None:
@@ -278,3 +296,63 @@ def test_an_error_through_a_proxy_is_the_servers_own(monkeypatch: pytest.MonkeyP
         monkeypatch.setenv("HTTP_PROXY", proxy.url)
 
         assert fetch(server.url).error.message == "HTTP 400: no"
+
+
+# --- SOCKS ---
+
+
+class SocksServer(LoopbackServer):
+    """A SOCKS 5 proxy without passwords, for addresses of version 4 and names."""
+
+    def __init__(self) -> None:
+        super().__init__("socks", "127.0.0.1")
+        self.targets: list[tuple[str, int]] = []
+
+    def serve(self, sock: socket.socket, number: int) -> None:
+        with sock, contextlib.suppress(ConnectionEnded, OSError), self.wire(sock) as wire:
+            wire.read_exactly(wire.read_exactly(2)[1])
+            wire.send(b"\x05\x00")
+            kind = wire.read_exactly(4)[3]
+            host = (
+                socket.inet_ntoa(wire.read_exactly(4))
+                if kind == 1
+                else wire.read_exactly(wire.read_exactly(1)[0]).decode()
+            )
+            port = int.from_bytes(wire.read_exactly(2), "big")
+            self.targets.append((host, port))
+            with socket.create_connection((host, port)) as origin:
+                wire.send(b"\x05\x00\x00\x01\x7f\x00\x00\x01\x00\x00")
+                proxy_server._relay(sock, origin)
+
+
+def test_a_socks_proxy_is_used_and_its_connection_kept(https: SseServer, bundle: str) -> None:
+    pytest.importorskip("socks")
+    with SocksServer() as proxy, SseServer(Reply(b"ok")) as plain, requests.Session() as session:
+        address = f"{proxy.host}:{proxy.port}"
+        session.proxies = {"http": f"socks5://{address}", "https": f"socks5h://{address}"}
+        session.verify = bundle
+        for _ in range(2):
+            assert fetch(plain.url, StreamOptions(session=session)).body == b"ok"
+            assert fetch(https.url, StreamOptions(session=session)).error is None
+
+        assert proxy.targets == [("127.0.0.1", plain.port), ("127.0.0.1", https.port)]
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["new connection", "kept connection"])
+def test_an_abort_wakes_the_wait_for_headers_through_a_socks_proxy(kept: bool) -> None:
+    pytest.importorskip("socks")
+    controller = AbortController()
+    replies = [Reply(b"ok")] * kept + [Reply(hold=Gate())]
+    with SocksServer() as proxy, SseServer(replies) as server, requests.Session() as session:
+        session.proxies = {"http": f"socks5://{proxy.host}:{proxy.port}"}
+        options = StreamOptions(signal=controller.signal, session=session)
+        if kept:
+            fetch(server.url, options)
+        thread = threading.Thread(target=lambda: (server.wait_for_request(len(replies)), controller.abort()))
+        thread.start()
+        outcome = fetch(server.url, options)
+        thread.join(10)
+
+        assert outcome.error.kind == "aborted"
+        assert server.connections[0].closed.wait(2)
+        assert len(server.connections) == 1
