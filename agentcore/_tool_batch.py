@@ -7,7 +7,6 @@ then, and gives every call that has none its one result.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -21,11 +20,14 @@ from agentcore._tool_calls import (
     ImmediateToolCallOutcome,
     PreparedToolCall,
     aborted_result,
+    copied,
     coroutine_closed,
     error_result,
     error_text,
     log_failure,
+    own_call,
     prepare_call,
+    shown_message,
 )
 from agentcore._tool_workers import CallRunner
 from agentcore.abort import AbortController
@@ -69,12 +71,7 @@ class ToolBatch:
         self.run = run
         self.message = message
         # Copied before anybody else sees the message: what a listener does to it changes nothing here.
-        self.records = [
-            CallRecord(
-                attrs.evolve(call, arguments=copy.deepcopy(call.arguments)), AbortController(parents=[run.signal])
-            )
-            for call in calls
-        ]
+        self.records = [CallRecord(own_call(call), AbortController(parents=[run.signal])) for call in calls]
         self._base = base
         self._before = before if before is not None else run.config.before_tool_call
         self._truncated = message.stop_reason == "length"
@@ -130,7 +127,7 @@ class ToolBatch:
         """Ask the calls with an id to stop; return whether one was still unanswered. From any thread."""
         found = False
         for record in self.records:
-            if record.call.id == tool_call_id and record.finalized is None:
+            if record.call.id == tool_call_id and record.executed is None and record.finalized is None:
                 found = True
                 record.stop_reason = "aborted"
                 record.controller.abort("aborted")
@@ -151,7 +148,7 @@ class ToolBatch:
         if record.prepared is not None or record.finalized is not None or record.paused:
             return
         call = record.call
-        self._send(record, _START, lambda: ToolExecutionStartEvent(call.id, call.name, copy.deepcopy(call.arguments)))
+        self._send(record, _START, lambda: ToolExecutionStartEvent(call.id, call.name, copied(call.arguments)))
         if self._truncated:
             self._answer(
                 record,
@@ -176,7 +173,8 @@ class ToolBatch:
 
     def _finish(self, record: CallRecord) -> None:
         """Say the last word on a call that has ended, and send its end."""
-        self._runner.send_updates(record)
+        if _END not in record.events:  # an update that comes later is dropped
+            self._runner.send_updates(record)
         if record.finalized is None:
             record.finalized = self._finalized(record)
         final = record.finalized
@@ -188,7 +186,8 @@ class ToolBatch:
         call, executed, prepared = record.call, record.executed, record.prepared
         assert executed is not None
         assert prepared is not None
-        result, is_error = executed.result, executed.is_error or record.stop_reason is not None
+        is_error = executed.is_error or record.stop_reason is not None
+        result = attrs.evolve(executed.result, is_error=is_error)
         hook = self.run.config.after_tool_call
         if hook is None:
             return FinalizedToolCallOutcome(call, result, is_error)
@@ -202,8 +201,8 @@ class ToolBatch:
     ) -> FinalizedToolCallOutcome:
         call, hook = record.call, self.run.config.after_tool_call
         assert hook is not None
-        message, shown, args = copy.deepcopy((self.message, call, prepared.args))
-        context = AfterToolCallContext(message, shown, args, result, is_error, self.run.context())
+        shown = shown_message(self.message), own_call(call), copied(prepared.args)
+        context = AfterToolCallContext(*shown, result, is_error, self.run.context())
         try:
             patch = hook(context, record.controller.signal)
             if patch is not None and not isinstance(patch, AfterToolCallResult):

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from agentcore._arguments import check_arguments, validate_arguments
-from agentcore._records import shortened
+from agentcore._records import represented, shortened
 from agentcore.abort import AbortController, AbortSignal
 from agentcore.config import BeforeToolCallContext, BeforeToolCallResult
+from agentcore.content import ContentBlock, ProviderContent
 from agentcore.errors import AbortRequested, ToolArgumentsError, ToolNotFoundError
 from agentcore.events import AgentEvent
 from agentcore.messages import AssistantMessage, ToolCall, ToolResultMessage
@@ -32,11 +33,14 @@ __all__ = [
     "ImmediateToolCallOutcome",
     "PreparedToolCall",
     "aborted_result",
+    "copied",
     "coroutine_closed",
     "error_result",
     "error_text",
     "log_failure",
+    "own_call",
     "prepare_call",
+    "shown_message",
 ]
 
 _logger = logging.getLogger("agentcore.tools")
@@ -100,6 +104,7 @@ class CallRecord:
     paused: bool = False
     begun: bool = False
     started_at: float | None = None
+    ended_at: float | None = None
     thread_name: str | None = None
     stop_reason: str | None = None
     stopping: bool = False
@@ -131,11 +136,53 @@ def coroutine_closed(value: object) -> bool:
     return False
 
 
+_PLAIN = (str, int, float, bool, type(None))
+
+
+def copied(value: Any) -> Any:
+    """Return a copy of data, all the way down; unlike `copy.deepcopy` it does not fail on what is nested deeply."""
+    holder = [value]
+    pending: list[tuple[Any, Any]] = [(holder, holder)]
+    copies: dict[int, Any] = {}
+    while pending:
+        source, target = pending.pop()
+        for key, item in list(source.items() if isinstance(source, dict) else enumerate(source)):
+            if type(item) in _PLAIN:
+                target[key] = item
+            elif id(item) in copies:
+                target[key] = copies[id(item)]
+            elif type(item) is dict or type(item) is list:
+                copies[id(item)] = target[key] = {} if type(item) is dict else [None] * len(item)
+                pending.append((item, target[key]))
+            else:
+                copies[id(item)] = target[key] = copy.deepcopy(item)
+    return holder[0]
+
+
+def shown_message(message: AssistantMessage) -> AssistantMessage:
+    """Return a message whose data a hook may change without harm."""
+    return attrs.evolve(message, content=tuple(_shown_block(block) for block in message.content))
+
+
+def _shown_block(block: ContentBlock) -> ContentBlock:
+    if isinstance(block, ToolCall):
+        return own_call(block)
+    return attrs.evolve(block, data=copied(block.data)) if isinstance(block, ProviderContent) else block
+
+
+def own_call(call: ToolCall) -> ToolCall:
+    """Return a call with arguments of its own."""
+    return ToolCall(call.id, call.name, copied(call.arguments), call.partial_json, call.thought_signature)
+
+
 def error_text(error: BaseException) -> str:
-    """Return what an exception says, for a model to read."""
+    """Return what an exception says, for a model to read; never raises."""
     if isinstance(error, AbortRequested):
         return str(error.reason)
-    text = str(error)
+    try:
+        text = str(error)
+    except Exception:
+        return represented(error)
     return text if text and not isinstance(error, KeyError) else f"{type(error).__name__}: {text}".rstrip(": ")
 
 
@@ -194,7 +241,7 @@ def _checked(
         raise ToolArgumentsError(
             f"The arguments of `{call.name}` must be a JSON object, but were: {shortened(call.partial_json)}"
         )
-    arguments: Any = copy.deepcopy(call.arguments)
+    arguments: Any = copied(call.arguments)
     if tool.prepare_arguments is not None:
         arguments = tool.prepare_arguments(arguments)
         if coroutine_closed(arguments):
@@ -208,9 +255,9 @@ def _asked(
 ) -> PreparedToolCall | ImmediateToolCallOutcome | None:
     """Ask the hook; only `None`, or a result that does not block, lets the call run."""
     call = record.call
-    shown = copy.deepcopy((message, call, prepared.args))
+    context = BeforeToolCallContext(shown_message(message), own_call(call), copied(prepared.args), run.context())
     try:
-        verdict = before(BeforeToolCallContext(*shown, run.context()), record.controller.signal)
+        verdict = before(context, record.controller.signal)
     except Exception as error:
         log_failure("`before_tool_call`", call, error)
         text = f"`{call.name}` was not run: the check before it failed: {error_text(error)}"
@@ -229,4 +276,4 @@ def _asked(
         return None
     if verdict.args is None:
         return prepared
-    return attrs.evolve(prepared, args=check_arguments(prepared.tool, copy.deepcopy(verdict.args)))
+    return attrs.evolve(prepared, args=check_arguments(prepared.tool, copied(verdict.args)))
