@@ -7,12 +7,11 @@ records tell. The loop's thread alone starts calls, so no worker waits for a slo
 
 from __future__ import annotations
 
-import copy
 import logging
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from queue import Empty, SimpleQueue
+from queue import Empty
 from threading import current_thread, get_ident
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +20,13 @@ from agentcore._tool_calls import (
     ExecutedToolCallOutcome,
     FinalizedToolCallOutcome,
     aborted_result,
+    copied,
     coroutine_closed,
     error_result,
     error_text,
     log_failure,
 )
-from agentcore._workers import DaemonThreadPool
+from agentcore._workers import DaemonThreadPool, Mailbox
 from agentcore.errors import AbortRequested
 from agentcore.events import ToolExecutionUpdateEvent
 from agentcore.tools import AgentToolResult, as_tool_result
@@ -38,6 +38,10 @@ __all__ = ["CallRunner"]
 
 _logger = logging.getLogger("agentcore.tools")
 
+# A tool may report faster than its reports can be emitted; between so many the loop looks at its other calls, at
+# deadlines and at the abort.
+_UPDATES_AT_ONCE = 100
+
 
 class CallRunner:
     """Executes the calls of one batch; `finish(record)` is called on the loop's thread for each that has ended."""
@@ -45,7 +49,7 @@ class CallRunner:
     def __init__(self, run: Run, finish: Callable[[CallRecord], None]) -> None:
         self._run = run
         self._finish = finish
-        self._inbox: SimpleQueue[CallRecord | None] = SimpleQueue()
+        self._inbox: Mailbox[CallRecord | None] = Mailbox()
         self._thread_id = get_ident()
         self._pool: DaemonThreadPool | None = None
         self._running: dict[CallRecord, None] = {}
@@ -78,6 +82,7 @@ class CallRunner:
                 self._run_on_workers(waiting)
             finally:
                 remove()
+        self._raise_kept()
 
     def wake(self) -> None:
         """Have the loop's thread look at the calls; from any thread."""
@@ -147,7 +152,7 @@ class CallRunner:
         try:
             value = prepared.tool.execute(
                 call.id,
-                copy.deepcopy(prepared.args),
+                copied(prepared.args),
                 record.controller.signal,
                 lambda update: self._on_update(record, update),
                 prepared.tool.context,
@@ -186,12 +191,14 @@ class CallRunner:
             if isinstance(error, KeyboardInterrupt):
                 raise
 
-    def send_updates(self, record: CallRecord) -> None:
-        """Emit what a call has reported; on the loop's thread."""
+    def send_updates(self, record: CallRecord, most: int | None = None) -> None:
+        """Emit what a call has reported, all of it or the first so many; on the loop's thread."""
         call = record.call
-        while record.updates:
+        sent = 0
+        while record.updates and sent != most:
             update = record.updates.popleft()
-            self._run.emit(ToolExecutionUpdateEvent(call.id, call.name, copy.deepcopy(call.arguments), update))
+            sent += 1
+            self._run.emit(ToolExecutionUpdateEvent(call.id, call.name, copied(call.arguments), update))
 
     def _raise_kept(self) -> None:
         """Raise what `emit` raised while a tool reported progress."""
@@ -210,7 +217,7 @@ class CallRunner:
             if waiting and len(self._running) < self._run.config.max_parallel_tools and self._startable(waiting):
                 continue
             try:
-                self._inbox.get(timeout=self._seconds_to_wait())
+                self._inbox.get(self._seconds_to_wait())
             except Empty:
                 pass
             self._raise_kept()
@@ -255,9 +262,14 @@ class CallRunner:
             self._finish(record)
 
     def _work(self, record: CallRecord) -> None:
-        # First the record, then the wake-up.
-        record.executed = self._called(record)
-        self._inbox.put(record)
+        outcome = ExecutedToolCallOutcome(error_result(f"The call of `{record.call.name}` failed."), True)
+        try:
+            outcome = self._called(record)
+        finally:
+            # First the record, then the wake-up; both whatever came, or the loop would wait for ever.
+            record.ended_at = time.monotonic()
+            record.executed = outcome
+            self._inbox.put(record)
 
     def _seconds_to_wait(self) -> float | None:
         deadlines = [record.deadline for record in self._running if record.deadline is not None]
@@ -265,13 +277,14 @@ class CallRunner:
 
     def _look_at_running(self) -> None:
         """Finish what has ended, send updates, ask calls to stop whose time is up, give up those that did not."""
+        for record in sorted((one for one in self._running if one.executed is not None), key=_end_of):
+            self._leave(record)
+            self._finish(record)
         for record in list(self._running):
-            if record.executed is not None:
-                self._leave(record)
-                self._finish(record)
-                continue
-            self.send_updates(record)
+            self.send_updates(record, _UPDATES_AT_ONCE)
             now = time.monotonic()
+            if record.executed is not None:
+                continue  # it has ended just now, and has sent its wake-up
             if record.controller.signal.aborted and not record.stopping:
                 self._ask_to_stop(record, now)
             elif record.deadline is not None and now >= record.deadline:
@@ -299,11 +312,16 @@ class CallRunner:
             record,
             error_result(f"The call of `{call.name}` {_was(reason)}; it did not stop when asked to and was given up."),
         )
+        record.updates.clear()
         _logger.warning("tool call %s (`%s`) did not stop when asked to and was given up", call.id, call.name)
         if self._pool is not None and record.future is not None:
             self._pool.abandon(record.future)
         self._leave(record)
         self._finish(record)
+
+
+def _end_of(record: CallRecord) -> float:
+    return record.ended_at or 0.0
 
 
 def _was(reason: str) -> str:

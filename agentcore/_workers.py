@@ -1,11 +1,12 @@
-"""Daemon threads, one by one and as a pool whose workers can be given up, and a wait for them that Ctrl-C ends.
+"""Daemon threads, one by one and as a pool whose workers can be given up, and the mailbox in which one waits for them.
 
 A stock `ThreadPoolExecutor` joins its workers when the interpreter exits, so that one stuck call keeps the process
 from ending. Here nothing is joined that nobody waits for.
 
 Ctrl-C may arrive between any two bytecodes of what the main thread does. So nothing here enters an `Event` or a
-`Condition` on the main thread, where an interrupt can leave their lock taken for ever. The one lock is the
-interpreter's own `RLock`, used only by `with`: an interrupt comes before it is taken or after it is given back.
+`Condition` on the main thread, where an interrupt can leave their lock taken for ever. Only the interpreter's own
+locks are used, and only by `with`, where an interrupt comes before one is taken or after it is given back, or as
+something to sleep on, which nobody owns.
 """
 
 from __future__ import annotations
@@ -20,36 +21,75 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, InvalidStateError, ThreadPoolExecutor
 from functools import partial
-from queue import Empty, SimpleQueue
+from queue import Empty
 from time import monotonic
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
-__all__ = ["DaemonThreadPool", "start_daemon", "take"]
+__all__ = ["DaemonThreadPool", "Mailbox", "start_daemon"]
 
 _T = TypeVar("_T")
 
 _SECONDS_BETWEEN_LOOKS: Final = 0.1
 
 
-def take(queue: SimpleQueue[_T], timeout: float | None = None) -> _T:
-    """Return the next item, as `queue.get` does, but never sleep through a signal on the main thread.
+class Mailbox(Generic[_T]):
+    """A first-in, first-out queue whose `get` can be waited on where signals arrive: on the main thread.
 
-    A signal that arrives after the interpreter's last look for signals and before the system call that sleeps is not
-    noticed until the sleep ends; of those that come as a wait begins it is one in thirty. So the main thread sleeps in
-    short pieces. Raises `queue.Empty` after `timeout` seconds.
+    In place of `queue.SimpleQueue`, whose `get(timeout=...)` has a defect up to CPython 3.12: if a signal is handled as
+    the time ends, it sleeps for ever (3.10: even with a timeout of zero).
+
+    Threads: all methods may be called from any thread; `put` never blocks, and may be called in a signal handler or a
+    finaliser, even one that interrupts `put` or `get` itself. An interrupt (Ctrl-C) ends `get` within 0.1 s; one that
+    comes just as `get` returns can lose the item, so what must not be lost is to be written down before the `put`.
     """
-    if timeout is not None and timeout > threading.TIMEOUT_MAX:
-        timeout = None  # centuries, or infinity
-    if not _on_main_thread():
-        return queue.get(timeout=timeout)
-    deadline = math.inf if timeout is None else monotonic() + timeout
-    while True:
-        left = deadline - monotonic()
+
+    __slots__ = ("_items", "_more")
+
+    def __init__(self) -> None:
+        self._items: deque[_T] = deque()
+        # Released by whoever adds an item: then the next `acquire` returns at once, and one that waits is woken.
+        self._more = _thread.allocate_lock()
+        self._more.acquire()
+
+    def put(self, item: _T) -> None:
+        """Add an item and wake one that waits."""
         try:
-            return queue.get(timeout=max(0.0, min(left, _SECONDS_BETWEEN_LOOKS)))
-        except Empty:
-            if left <= _SECONDS_BETWEEN_LOOKS:
-                raise
+            self._items.append(item)
+        finally:  # in one go, without a call into Python code: an interrupt must not come between
+            try:
+                self._more.release()
+            except RuntimeError:
+                pass  # released already
+
+    def get(self, timeout: float | None = None) -> _T:
+        """Return the oldest item, waiting for one if there is none; raise `queue.Empty` after `timeout` seconds."""
+        deadline = math.inf if timeout is None else monotonic() + timeout
+        # A signal that arrives between the interpreter's last look for signals and the system call that sleeps is not
+        # noticed until the sleep ends: one in thirty of those that come as a wait begins. Hence the short sleeps.
+        longest = _SECONDS_BETWEEN_LOOKS if _on_main_thread() else threading.TIMEOUT_MAX
+        while True:
+            try:
+                item = self._items.popleft()
+            except IndexError:
+                left = deadline - monotonic()
+                if left <= 0:
+                    raise Empty from None
+                self._more.acquire(timeout=min(left, longest))
+            else:
+                if self._items:
+                    self._wake_another()
+                return item
+
+    def empty(self) -> bool:
+        """Return whether there was no item just now."""
+        return not self._items
+
+    def _wake_another(self) -> None:
+        # Two items that came in a row have released the lock once and woken one of two that wait.
+        try:
+            self._more.release()
+        except RuntimeError:
+            pass
 
 
 def _on_main_thread() -> bool:
@@ -78,18 +118,18 @@ def _uninterrupted(fn: Callable[[], object]) -> None:
     if not _on_main_thread():
         fn()
         return
-    outcome: SimpleQueue[BaseException | None] = SimpleQueue()
+    outcome: Mailbox[BaseException | None] = Mailbox()
     try:
         _thread.start_new_thread(_report, (fn, outcome))
     except RuntimeError:  # no thread can be started: rather here than not at all
         fn()
         return
-    failure = take(outcome)
+    failure = outcome.get()
     if failure is not None:
         raise failure
 
 
-def _report(fn: Callable[[], object], outcome: SimpleQueue[BaseException | None]) -> None:
+def _report(fn: Callable[[], object], outcome: Mailbox[BaseException | None]) -> None:
     try:
         fn()
     except BaseException as error:
@@ -171,7 +211,7 @@ class _Crew:
         self.running: dict[_Call, None] = {}
         self.leaving: list[threading.Thread] = []  # have nothing more to do, but may not have ended yet
         self.closed = False
-        self.waiters: dict[SimpleQueue[None], None] = {}
+        self.waiters: dict[Mailbox[None], None] = {}
 
     def take_on(self, call: _Call) -> None:
         try:
@@ -278,11 +318,11 @@ class _Crew:
     def wait(self) -> None:
         """Wait until no call is running but one that waits here itself, and until the threads have really ended."""
         here = threading.get_ident()
-        woken: SimpleQueue[None] = SimpleQueue()
+        woken: Mailbox[None] = Mailbox()
         try:
             self.waiters[woken] = None
             while any(call.thread is None or call.thread.ident != here for call in list(self.running)):
-                take(woken)
+                woken.get()
         finally:
             self.waiters.pop(woken, None)
         for thread in list(self.leaving):

@@ -3,7 +3,7 @@
 An abort may come from any thread, from a signal handler and from a finaliser, that is, between any two bytecodes of
 any other method of this module. So nothing here takes a lock. Three rules replace it:
 
-- State is shared only through single operations of dict, set and `SimpleQueue` that the interpreter makes atomic. What
+- State is shared only through single operations of dict and set that the interpreter makes atomic. What
   must happen once is claimed with `dict.setdefault`: the first claimant wins, whoever it interrupted.
 - First the record, then the wake-up; and the other side first registers, then looks at the record. One of the two
   therefore always sees the other.
@@ -13,6 +13,7 @@ any other method of this module. So nothing here takes a lock. Three rules repla
 
 from __future__ import annotations
 
+import _thread
 import itertools
 import logging
 import math
@@ -21,11 +22,11 @@ import weakref
 from collections.abc import Callable, Iterable
 from functools import partial
 from operator import attrgetter
-from queue import Empty, SimpleQueue
+from queue import Empty
 from types import TracebackType
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, cast
 
-from agentcore._workers import start_daemon, take
+from agentcore._workers import Mailbox, start_daemon
 from agentcore.errors import AbortRequested
 
 __all__ = ["AbortController", "AbortSignal"]
@@ -77,9 +78,12 @@ class AbortSignal:
         if seconds <= 0:
             signal._fire(reason)
         elif seconds <= threading.TIMEOUT_MAX:  # beyond, for centuries and for infinity, there is nothing to wait for
-            stop: SimpleQueue[object] = SimpleQueue()
-            signal._detach[partial(stop.put, None)] = None
-            start_daemon(partial(_expire, _Link(signal, stop.put), stop, seconds, reason), "agentcore-timer")
+            stop = _thread.allocate_lock()
+            stop.acquire()
+            signal._detach[_nothing] = None  # the timer reaches it
+            # The lock's `__exit__` releases it and, unlike `release`, takes arguments.
+            link = _Link(signal, cast("Callable[[Any], object]", stop.__exit__))
+            start_daemon(partial(_expire, link, stop, seconds, reason), "agentcore-timer")
         return signal
 
     @classmethod
@@ -105,12 +109,11 @@ class AbortSignal:
         if timeout is not None and math.isnan(timeout):
             raise ValueError("`timeout` must be a number, got NaN")
         waiters = self._hooks.waiters
-        # A queue for each waiter: its `put` never blocks, even in a handler that interrupts the `get` itself.
-        woken: SimpleQueue[None] = SimpleQueue()
+        woken: Mailbox[None] = Mailbox()
         try:
             waiters[woken] = None
             if not self.aborted:
-                take(woken, None if timeout is None else max(timeout, 0.0))
+                woken.get(timeout)
         except Empty:
             pass
         finally:
@@ -266,7 +269,7 @@ class _Hooks:
         # Dicts as ordered sets: insert, `pop` with a default and `list(...)` are atomic, and keys compare by identity.
         self.callbacks: dict[_Callback, None] = {}
         self.dependents: set[_Link] = set()
-        self.waiters: dict[SimpleQueue[None], None] = {}
+        self.waiters: dict[Mailbox[None], None] = {}
         self.first_reason: dict[str, object] = {}
 
     def living_dependents(self) -> list[AbortSignal]:
@@ -331,7 +334,7 @@ class _Callback:
         self.claim: dict[str, _Run] = {}
         self.started = False
         self.ended = False
-        self.removers: dict[SimpleQueue[None], None] = {}
+        self.removers: dict[Mailbox[None], None] = {}
 
     def run(self, run: _Run) -> None:
         """Run the function if `run` is the first to claim it; for the same `run` again, finish what was interrupted."""
@@ -361,20 +364,22 @@ class _Callback:
             # Called by the function itself, or by a handler that interrupted the frame which is about to call it.
             self.started = True
             return
-        woken: SimpleQueue[None] = SimpleQueue()
+        woken: Mailbox[None] = Mailbox()
         self.removers[woken] = None
         if not self.ended:
-            take(woken)
+            woken.get()
 
 
-def _expire(link: _Link, stop: SimpleQueue[object], seconds: float, reason: str) -> None:
-    """Abort the linked signal after `seconds`, unless it was dropped or aborted before."""
-    try:
-        stop.get(timeout=seconds)
-    except Empty:
+def _expire(link: _Link, stop: _thread.LockType, seconds: float, reason: str) -> None:
+    """Abort the linked signal after `seconds`, unless `stop` is released before because it was dropped."""
+    if not stop.acquire(timeout=seconds):
         signal = link()
         if signal is not None:
             signal._fire(reason)
+
+
+def _nothing() -> None:
+    pass
 
 
 def _log(fn: Callable[[], object], error: BaseException) -> None:

@@ -1,5 +1,6 @@
 """Daemon threads and their pool: named, abandonable, gone when done, and whole after any interrupt."""
 
+import _thread
 import contextvars
 import gc
 import math
@@ -24,7 +25,7 @@ from typing import Any
 import pytest
 
 from agentcore import _workers
-from agentcore._workers import DaemonThreadPool, _report, start_daemon, take
+from agentcore._workers import DaemonThreadPool, Mailbox, _report, start_daemon
 
 PATIENCE = 20.0
 """Seconds after which a wait that should have ended is a failure."""
@@ -33,6 +34,17 @@ PREFIX = "agentcore-test"
 
 interrupted_anywhere = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 """The standard library keeps its threads in a weak set, whose Python code swallows an interrupt when one is freed."""
+
+
+@pytest.fixture(autouse=True)
+def _no_thread_is_still_about_to_start() -> Iterator[None]:
+    """Wait also for threads without a name: an interrupted start goes on in the background."""
+    before = _thread._count()
+    yield
+    deadline = time.monotonic() + PATIENCE
+    while _thread._count() > before and time.monotonic() < deadline:
+        signal_free_pause(0.001)
+
 
 Interrupts = Callable[[Callable[[], None], float], None]
 
@@ -165,11 +177,11 @@ class TestStartDaemon:
             start_daemon(lambda: None, PREFIX)
 
     def test_the_second_thread_reports_how_it_went(self) -> None:
-        outcome: SimpleQueue[BaseException | None] = SimpleQueue()
+        outcome: Mailbox[BaseException | None] = Mailbox()
         error = SystemExit()
         _report(lambda: None, outcome)
         _report(lambda: fail(error), outcome)
-        assert (outcome.get(timeout=0), outcome.get(timeout=0)) == (None, error)
+        assert (outcome.get(0), outcome.get(0)) == (None, error)
 
     def test_it_raises_rather_than_hangs_while_the_interpreter_shuts_down(
         self, monkeypatch: pytest.MonkeyPatch
@@ -190,48 +202,91 @@ class TestStartDaemon:
         wait_for_our_threads_to_end()
 
 
-class TestTake:
-    def test_it_returns_the_next_item(self) -> None:
-        queue: SimpleQueue[str] = SimpleQueue()
-        queue.put("now")
-        assert take(queue, 0) == "now"
-        thread = in_thread(lambda: (signal_free_pause(0.15), queue.put("later")))
-        assert take(queue) == "later"
+class TestMailbox:
+    def test_it_returns_the_items_in_order(self) -> None:
+        mailbox: Mailbox[str] = Mailbox()
+        assert mailbox.empty()
+        for item in "abc":
+            mailbox.put(item)
+        assert not mailbox.empty()
+        assert [mailbox.get(), mailbox.get(0), mailbox.get(-1)] == ["a", "b", "c"]
+
+    def test_who_waits_is_woken_by_the_next_item(self) -> None:
+        mailbox: Mailbox[str] = Mailbox()
+        mailbox.put("now")
+        assert mailbox.get() == "now"
+        thread = in_thread(lambda: (signal_free_pause(0.15), mailbox.put("later")))
+        assert mailbox.get() == "later"
         finish(thread)
 
     @pytest.mark.parametrize("timeout", [math.inf, 1e300, threading.TIMEOUT_MAX])
     def test_no_timeout_is_too_long_on_any_thread(self, timeout: float) -> None:
-        queue: SimpleQueue[str] = SimpleQueue()
+        mailbox: Mailbox[str] = Mailbox()
         results: list[str] = []
-        thread = in_thread(lambda: results.append(take(queue, timeout)))
-        queue.put("item")
+        thread = in_thread(lambda: results.append(mailbox.get(timeout)))
+        mailbox.put("item")
         finish(thread)
-        queue.put("item")
-        assert [take(queue, timeout), *results] == ["item", "item"]
+        thread = in_thread(lambda: (signal_free_pause(0.01), mailbox.put("item")))
+        assert [mailbox.get(timeout), *results] == ["item", "item"]
+        finish(thread)
 
-    @pytest.mark.parametrize("timeout", [0.0, 0.01, 0.15])
+    @pytest.mark.parametrize("timeout", [0.0, -1.0, -math.inf, 0.01, 0.15])
     def test_it_raises_empty_when_the_time_is_over(self, timeout: float) -> None:
         errors: list[str] = []
 
         def expect_empty() -> None:
             with pytest.raises(Empty):
-                take(SimpleQueue(), timeout)
+                Mailbox[None]().get(timeout)
             errors.append("Empty")
 
         expect_empty()
         finish(in_thread(expect_empty))
         assert errors == ["Empty", "Empty"]
 
-    def test_ctrl_c_ends_it_on_the_main_thread(self, interrupt_after: Interrupts) -> None:
+    def test_every_item_is_given_to_one_of_several_that_wait(self) -> None:
+        mailbox: Mailbox[int] = Mailbox()
+        results: SimpleQueue[int] = SimpleQueue()
+        waiting = [in_thread(lambda: [results.put(mailbox.get(PATIENCE)) for _ in range(100)]) for _ in range(4)]
+        adding = [in_thread(lambda n=n: [mailbox.put(200 * n + i) for i in range(200)]) for n in range(2)]
+        finish(*waiting, *adding)
+        assert sorted(results.get(timeout=0) for _ in range(400)) == list(range(400))
+
+    def test_ctrl_c_ends_a_wait_on_the_main_thread(self, interrupt_after: Interrupts) -> None:
         interrupt_after(interrupt, 0.02)
         with pytest.raises(KeyboardInterrupt):
-            take(SimpleQueue(), PATIENCE)
+            Mailbox[None]().get(PATIENCE)
 
     def test_it_never_sleeps_through_the_handler_that_would_wake_it(self, interrupt_after: Interrupts) -> None:
-        queue: SimpleQueue[int] = SimpleQueue()
-        for number in range(500):
-            interrupt_after(partial(queue.put, number), random.uniform(2e-6, 4e-5))
-            assert take(queue) == number
+        mailbox: Mailbox[int] = Mailbox()
+        for number in range(300):
+            interrupt_after(partial(mailbox.put, number), random.uniform(2e-6, 4e-5))
+            assert mailbox.get() == number
+
+    @pytest.mark.parametrize("timeout", [0.0, 0.0002])
+    def test_a_signal_that_is_handled_as_the_time_ends_does_not_make_it_sleep_for_ever(
+        self, timeout: float, interrupt_after: Interrupts
+    ) -> None:
+        for _ in range(1000):
+            interrupt_after(int, random.uniform(2e-6, 2e-5 + 1.2 * timeout))
+            with pytest.raises(Empty):
+                Mailbox[None]().get(timeout)
+
+    def test_an_interrupt_anywhere_in_put_loses_no_wake_up(self, interrupt_after: Interrupts) -> None:
+        mailbox: Mailbox[int] = Mailbox()
+        received: list[int] = []
+        done = threading.Thread(target=lambda: [received.append(mailbox.get(PATIENCE)) for _ in range(1000)])
+        done.start()
+        for number in range(1000):
+            before = len(mailbox._items) + len(received)
+            try:
+                interrupt_after(interrupt, random.uniform(2e-6, 1e-5))
+                mailbox.put(number)
+                interrupt_after(interrupt, 0)
+            except KeyboardInterrupt:
+                pass
+            if len(mailbox._items) + len(received) == before:
+                mailbox.put(number)
+        finish(done)
 
 
 def signal_free_pause(seconds: float) -> None:
