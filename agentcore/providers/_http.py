@@ -19,10 +19,8 @@ abort ends the wait for the headers only with `idle_timeout`. Its hooks are not 
 from __future__ import annotations
 
 import collections
-import contextlib
 import functools
 import os
-import socket
 import time
 from collections.abc import Generator, Iterator
 from types import TracebackType
@@ -206,10 +204,8 @@ class HttpResponse:
 
     def limit_silence(self, seconds: float) -> None:
         """Wait at most this long for each further block, where that is less than `idle_timeout`."""
-        sock = self._line.socket
-        if isinstance(sock, socket.socket):
-            with contextlib.suppress(OSError):  # closed already
-                sock.settimeout(min(seconds, self._idle_timeout))
+        self._line.idle_timeout = min(seconds, self._idle_timeout)
+        self._set_timeout(seconds)
 
     def close(self) -> None:
         """End the request; the connection is kept only if the body was read to its end."""
@@ -292,28 +288,35 @@ class HttpResponse:
 
     def _read_rest(self) -> None:
         """Read the end of a body that an adapter has seen enough of, if it is there; else leave it unread."""
-        for _ in self._read_on(_REST_SECONDS, _REST_BYTES):
-            pass
+        if self._set_timeout(_REST_SECONDS):
+            for _ in self._read_on(_REST_SECONDS, _REST_BYTES):
+                pass
 
     def _read_on(self, seconds: float, size: int) -> Iterator[bytes]:
         """Yield more of the body, at most for this time and size; whatever goes wrong just ends it."""
-        if self._at_end:
-            return
         deadline = time.monotonic() + seconds
         try:
-            while size > 0:
-                sock = self._line.socket
-                if not isinstance(sock, socket.socket):
-                    return
-                sock.settimeout(max(0.001, min(deadline - time.monotonic(), self._idle_timeout)))
+            while size > 0 and not self._at_end:
+                self._set_timeout(max(0.001, deadline - time.monotonic()))
                 block = next(self._reader, None)
                 if block is None:
                     self._at_end = True
-                    return
-                yield block
-                size -= len(block)
+                else:
+                    yield block
+                    size -= len(block)
         except Exception:
             return
+
+    def _set_timeout(self, seconds: float) -> bool:
+        """Limit the next read, if the socket is known; return whether it is."""
+        set_timeout = getattr(self._line.socket, "settimeout", None)
+        if set_timeout is None:
+            return False
+        try:
+            set_timeout(min(seconds, self._idle_timeout))
+        except OSError:
+            return False  # closed already
+        return True
 
     def _broken(self, error: Exception) -> _Failure:
         """Return what an exception of requests, urllib3 or the network means."""

@@ -6,6 +6,7 @@ import http.client
 import io
 import selectors
 import socket
+import ssl
 import threading
 from urllib.parse import urlsplit
 
@@ -29,22 +30,24 @@ class ProxyRequest:
 class ProxyServer(LoopbackServer):
     """A proxy on a loopback port for as long as the `with` block lasts: tunnels by CONNECT, and plain HTTP.
 
-    `hold` keeps it from connecting until the gate opens. Only the first request of a connection is looked at; what
+    `hold` keeps it from connecting until the gate opens. With `tls`, an `ssl.SSLContext` with a certificate, clients
+    speak to it in TLS. Only the first request of a connection is looked at; what
     follows is passed on as it is, so the origin sees whole URLs in plain HTTP.
 
     Threads: as `SseServer`.
     """
 
-    def __init__(self, *, hold: Gate | None = None, host: str = "127.0.0.1") -> None:
+    def __init__(self, *, hold: Gate | None = None, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1") -> None:
         super().__init__("proxy", host)
         self._hold = hold
+        self._tls = tls
         self._lock = threading.Lock()
         self._requests: list[ProxyRequest] = []
 
     @property
     def url(self) -> str:
         """What to put into `HTTP_PROXY` or `proxies`."""
-        return f"http://{self.host}:{self.port}"
+        return f"{'https' if self._tls else 'http'}://{self.host}:{self.port}"
 
     @property
     def requests(self) -> tuple[ProxyRequest, ...]:
@@ -54,12 +57,17 @@ class ProxyServer(LoopbackServer):
 
     def serve(self, sock: socket.socket, number: int) -> None:
         """Connect one client to where it wants to go, until either side ends."""
-        with sock:
-            try:
-                with self.wire(sock) as wire:
-                    self._forward(wire)
-            except (ConnectionEnded, OSError, ValueError):
-                pass  # one of the three went away, or did not speak HTTP
+        try:
+            if self._tls is not None:
+                sock = self._tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+            with self.wire(sock) as wire:
+                if isinstance(sock, ssl.SSLSocket):
+                    sock.do_handshake()
+                self._forward(wire)
+        except (ConnectionEnded, OSError, ValueError):
+            pass  # one of the three went away, or did not speak HTTP
+        finally:
+            sock.close()
 
     def _forward(self, wire: Wire) -> None:
         head = wire.read_until(b"\r\n\r\n")
@@ -93,6 +101,8 @@ def _relay(client: socket.socket, origin: socket.socket) -> None:
             for key, _ in selector.select():
                 source: socket.socket = key.fileobj  # type: ignore[assignment]
                 data = source.recv(65536)
+                while isinstance(source, ssl.SSLSocket) and source.pending():
+                    data += source.recv(65536)  # already taken from the descriptor that is selected on
                 if not data:
                     return
                 key.data.sendall(data)

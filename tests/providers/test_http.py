@@ -439,6 +439,14 @@ def test_an_adapter_of_the_users_own_class_is_used(framing: str) -> None:
     assert adapter.sent == 2
 
 
+def test_an_error_through_an_adapter_of_the_users_own_class_keeps_its_explanation() -> None:
+    session = requests.Session()
+    session.mount("http://", CountingAdapter())
+    with SseServer(json_reply({"error": {"message": "why"}}, 400)) as server:
+        assert fetch(server.url, StreamOptions(session=session)).error.message == "HTTP 400: why"
+        session.close()
+
+
 def test_headers_and_auth_of_a_session_are_used() -> None:
     session = requests.Session()
     session.headers["X-Team"] = "seven"

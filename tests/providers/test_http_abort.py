@@ -67,7 +67,7 @@ def aborted_during(act: Callable[[AbortController], object], when: Callable[[], 
     return results[0], time.monotonic() - start
 
 
-ROUTES = pytest.mark.parametrize("route", ["http", "https", "http by proxy", "https by proxy"])
+ROUTES = pytest.mark.parametrize("route", ["http", "https", "http by proxy", "https by proxy", "https by TLS proxy"])
 
 
 @contextmanager
@@ -77,7 +77,7 @@ def server_by(
     with ExitStack() as stack:
         server = stack.enter_context(SseServer(reply, tls=tls if route.startswith("https") else None))
         if route.endswith("proxy"):
-            proxy = stack.enter_context(ProxyServer())
+            proxy = stack.enter_context(ProxyServer(tls=tls if route.endswith("TLS proxy") else None))
             session.proxies = {"http": proxy.url, "https": proxy.url}
         yield server, session
         assert not route.endswith("proxy") or len(proxy.requests) == 1

@@ -186,6 +186,18 @@ def test_a_silent_stream_ends_with_the_idle_timeout_and_is_not_tried_again() -> 
         assert len(server.requests) == 1
 
 
+def test_a_reader_can_shorten_its_patience() -> None:
+    with SseServer(Reply([b"one", Stall()])) as server, opened(server.url) as response:
+        blocks = response.blocks()
+        assert next(blocks) == b"one"
+        response.limit_silence(0.1)
+        with pytest.raises(RequestFailed) as caught:
+            next(blocks)
+
+    assert caught.value.error.kind == "timeout"
+    assert caught.value.error.message.endswith(" for 0.1 s")
+
+
 @pytest.mark.parametrize("reply", [Reply([Stall()], status=None), Reply([Stall()])], ids=["headers", "first byte"])
 def test_silence_before_the_body_ends_with_the_idle_timeout_and_is_not_tried_again(reply: Reply) -> None:
     with SseServer(reply) as server:
