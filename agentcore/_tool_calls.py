@@ -140,7 +140,10 @@ _PLAIN = (str, int, float, bool, type(None))
 
 
 def copied(value: Any) -> Any:
-    """Return a copy of data, all the way down; unlike `copy.deepcopy` it does not fail on what is nested deeply."""
+    """Return a copy of data, all the way down; never raises.
+
+    Unlike `copy.deepcopy` it does not fail on what is nested deeply. An object that cannot be copied is shared.
+    """
     holder = [value]
     pending: list[tuple[Any, Any]] = [(holder, holder)]
     copies: dict[int, Any] = {}
@@ -155,8 +158,15 @@ def copied(value: Any) -> Any:
                 copies[id(item)] = target[key] = {} if type(item) is dict else [None] * len(item)
                 pending.append((item, target[key]))
             else:
-                copies[id(item)] = target[key] = copy.deepcopy(item)
+                copies[id(item)] = target[key] = _own(item)
     return holder[0]
+
+
+def _own(item: Any) -> Any:
+    try:
+        return copy.deepcopy(item)
+    except Exception:
+        return item
 
 
 def shown_message(message: AssistantMessage) -> AssistantMessage:

@@ -310,14 +310,19 @@ def _block_events(
         case ToolCall():
             journal.open(index, ToolCall(block.id, block.name, {}, partial_json=""))
             yield ToolCallStartEvent(index, journal.partial())
-            raw = block.partial_json if block.partial_json is not None else json.dumps(block.arguments)
-            for delta in _deltas(raw, index, answer):
+            for delta in _deltas(_raw_arguments(block, answer.deltas.get(index)), index, answer):
                 journal.append(index, delta)
                 yield ToolCallDeltaEvent(index, delta, journal.partial())
             journal.close(index, block)
             yield ToolCallEndEvent(index, block, journal.partial())
         case _:
             journal.open(index, block)
+
+
+def _raw_arguments(block: ToolCall, given: Sequence[str] | None) -> str:
+    if given is not None:
+        return ""  # the deltas say it, also for arguments that JSON cannot hold
+    return block.partial_json if block.partial_json is not None else json.dumps(block.arguments)
 
 
 def _deltas(text: str, index: int, answer: ScriptedReply) -> Sequence[str]:
