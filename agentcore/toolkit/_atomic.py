@@ -10,12 +10,15 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
+from agentcore.toolkit._files import close_all, open_into
+
 if sys.platform != "win32":
     import fcntl
 
 __all__ = ["replace_content"]
 
 _PREFIX: Final = ".agentcore-write-"
+_CLEANING: Final = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 _FLAGS: Final = (
     os.O_WRONLY
     | os.O_CREAT
@@ -39,36 +42,46 @@ def replace_content(
         raise PermissionError(errno.EACCES, "the file is write-protected")
     where = os.path.dirname(name) if folder is None else ""
     _clean_up(folder, where)
-    descriptor, temporary = _create(folder, where, 0o666 if old is None else 0o600)
+    temporary = _Temporary(folder, where)
     try:
-        try:
-            _write(descriptor, data)
-            if old is not None:
-                _copy_attributes(folder, name, old, descriptor)
-            os.fsync(descriptor)
-            if sys.platform == "win32":
-                os.close(descriptor)  # an open file cannot be renamed there
-                descriptor = -1
-            still_wanted()
-            os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-        except BaseException:
-            _unlink(folder, temporary)
-            raise
+        descriptor = temporary.make(0o666 if old is None else 0o600)
+        _write(descriptor, data)
+        if old is not None:
+            _copy_attributes(folder, name, old, descriptor)
+        os.fsync(descriptor)
+        if sys.platform == "win32":
+            close_all(temporary.held)  # an open file cannot be renamed there
+        still_wanted()
+        os.replace(temporary.path, name, src_dir_fd=folder, dst_dir_fd=folder)
+        temporary.path = ""
     finally:
-        # Closing gives up the lock that tells a cleaner "in use": only after the rename.
-        if descriptor >= 0:
-            os.close(descriptor)
+        temporary.remove()
 
 
-def _create(folder: int | None, where: str, mode: int) -> tuple[int, str]:
-    """Make a temporary file, and lock it as in use."""
-    while True:
-        temporary = os.path.join(where, f"{_PREFIX}{secrets.token_hex(8)}.tmp")
-        descriptor = os.open(temporary, _FLAGS, mode, dir_fd=folder)
-        _lock(descriptor)
-        if sys.platform == "win32" or os.fstat(descriptor).st_nlink:
-            return descriptor, temporary
-        os.close(descriptor)  # a cleaner came between the two
+class _Temporary:
+    """A temporary file in a folder, locked as in use as long as its descriptor is held."""
+
+    def __init__(self, folder: int | None, where: str) -> None:
+        self.folder = folder
+        self.where = where
+        self.path = ""
+        self.held: list[int] = []
+
+    def make(self, mode: int) -> int:
+        """Make the file and return its descriptor."""
+        while True:
+            self.path = os.path.join(self.where, f"{_PREFIX}{secrets.token_hex(8)}.tmp")
+            descriptor = open_into(self.held, self.path, _FLAGS, mode, dir_fd=self.folder)
+            _lock(descriptor)
+            if sys.platform == "win32" or os.fstat(descriptor).st_nlink:
+                return descriptor
+            close_all(self.held)  # a cleaner came between the two
+
+    def remove(self) -> None:
+        """Remove the file, unless it was renamed (then nothing has its name), and give up the lock."""
+        if self.path:
+            _unlink(self.folder, self.path)
+        close_all(self.held)
 
 
 def _lock(descriptor: int) -> bool:
@@ -85,33 +98,31 @@ def _clean_up(folder: int | None, where: str) -> None:
     """Remove the temporary files of writers that no longer live: their locks went with them."""
     for name in _leftovers(folder, where):
         path = os.path.join(where, name)
+        held: list[int] = []
         try:
             # For writing, because some network file systems lock nothing else.
-            descriptor = os.open(
-                path, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0), dir_fd=folder
-            )
-        except OSError:
-            continue
-        try:
+            descriptor = open_into(held, path, _CLEANING, dir_fd=folder)
             if stat.S_ISREG(os.fstat(descriptor).st_mode) and _lock(descriptor):
                 _unlink(folder, path)
+        except OSError:
+            continue
         finally:
-            os.close(descriptor)
+            close_all(held)
 
 
 def _leftovers(folder: int | None, where: str) -> list[str]:
-    descriptor = -1
+    held: list[int] = []
     try:
+        place: int | str = where or "."
         if folder is not None:
-            # The folder may have been opened for passing through only.
-            descriptor = os.open(".", os.O_RDONLY | getattr(os, "O_CLOEXEC", 0), dir_fd=folder)
-        with os.scandir(where or "." if folder is None else descriptor) as entries:
+            # Opened anew: the descriptor that is there may be good for passing through only.
+            place = open_into(held, ".", os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
+        with os.scandir(place) as entries:
             return [entry.name for entry in entries if entry.name.startswith(_PREFIX)]
     except OSError:
         return []
     finally:
-        if descriptor >= 0:
-            os.close(descriptor)
+        close_all(held)
 
 
 def _write(descriptor: int, data: bytes) -> None:
@@ -144,20 +155,18 @@ def _copy_extended_attributes(folder: int | None, name: str, descriptor: int) ->
     """Copy access lists and labels (Linux)."""
     if sys.platform != "linux":
         return
+    held: list[int] = []
     try:
-        source = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
-    except OSError:
-        return
-    try:
+        source = open_into(held, name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
         for attribute in os.listxattr(source):
             try:
                 os.setxattr(descriptor, attribute, os.getxattr(source, attribute))
             except OSError:
                 continue  # not ours to set
     except OSError:
-        pass  # the file system has none
+        pass  # not ours to read, or the file system has none
     finally:
-        os.close(source)
+        close_all(held)
 
 
 def _unlink(folder: int | None, path: str) -> None:

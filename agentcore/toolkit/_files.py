@@ -1,4 +1,4 @@
-"""Opening what is a regular file, and nothing else, without waiting for anybody."""
+"""Opening files: without losing a descriptor, without waiting for anybody, and regular files only."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from io import BufferedReader
 from typing import Final
 
 from agentcore.toolkit._results import Refusal
 
-__all__ = ["opened", "refuse_special"]
+__all__ = ["close_all", "open_into", "opened", "refuse_special"]
 
 _NAMES_SHOWN: Final = 50
 
@@ -26,15 +27,34 @@ _FLAGS: Final = (
 )
 
 
+def open_into(held: list[int], path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+    """Open a file and put its descriptor into a list, in one step.
+
+    The interpreter looks for Ctrl-C between bytecodes only, and all of this is one: no descriptor gets lost.
+    """
+    held.extend(map(partial(os.open, dir_fd=dir_fd), (path,), (flags,), (mode,)))
+    return held[-1]
+
+
+def close_all(held: list[int]) -> None:
+    """Close the descriptors of a list, and empty it."""
+    while held:
+        os.close(held.pop())
+
+
 @contextmanager
 def opened(folder: int | None, name: str, given: str) -> Iterator[BufferedReader]:
     """Open a file for reading; `given` is how the model wrote its path. Raises `Refusal` for anything but a file."""
     # Looked at first: opening a device can already do something.
     refuse_special(os.stat(name, dir_fd=folder, follow_symlinks=False), folder, name, given)
-    descriptor = os.open(name, _FLAGS, dir_fd=folder)
-    with open(descriptor, "rb") as file:
+    held: list[int] = []
+    try:
+        descriptor = open_into(held, name, _FLAGS, dir_fd=folder)
         refuse_special(os.fstat(descriptor), folder, name, given)
-        yield file
+        with open(descriptor, "rb", closefd=False) as file:
+            yield file
+    finally:
+        close_all(held)
 
 
 def refuse_special(found: os.stat_result, folder: int | None, name: str, given: str) -> None:
@@ -49,16 +69,16 @@ def refuse_special(found: os.stat_result, folder: int | None, name: str, given: 
 
 
 def _entries(folder: int | None, name: str) -> str:
-    descriptor = -1
+    held: list[int] = []
     try:
+        where: int | str = name
         if folder is not None:
-            descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-        with os.scandir(name if folder is None else descriptor) as entries:
+            where = open_into(held, name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        with os.scandir(where) as entries:
             names = sorted(entry.name + "/" * entry.is_dir() for entry in entries)
     except OSError:
         return "what cannot be listed"
     finally:
-        if descriptor >= 0:
-            os.close(descriptor)
+        close_all(held)
     more = f", … ({len(names):,} entries in all)" if len(names) > _NAMES_SHOWN else ""
     return ", ".join(names[:_NAMES_SHOWN]) + more or "nothing"

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
+import secrets
 import tempfile
+from typing import Final
 
+from agentcore.toolkit._files import close_all, open_into
 from agentcore.toolkit._results import os_error_text
 from agentcore.toolkit._terminal_text import TerminalText
 from agentcore.toolkit._truncate import Tail, Truncation, count_of, size_of
 
 __all__ = ["CommandOutput", "OutputFile"]
+
+
+_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
 class OutputFile:
@@ -23,7 +29,8 @@ class OutputFile:
         self.room = room
         self.path: str | None = None
         self.problem: str | None = None
-        self._descriptor = -1
+        self._held: list[int] = []
+        self._made = ""
         self._kept = False
 
     def write(self, text: str) -> None:
@@ -35,10 +42,9 @@ class OutputFile:
         view = memoryview(data)[: self.room]
         try:
             if self.path is None:
-                # Made with O_EXCL, mode 0600 and a random name: nothing planted is followed, nobody else reads it.
-                self._descriptor, self.path = tempfile.mkstemp(".log", "agentcore-bash-", self.folder)
+                self._make()
             while view:
-                written = os.write(self._descriptor, view)
+                written = os.write(self._held[0], view)
                 self.room -= written
                 view = view[written:]
         except OSError as error:
@@ -47,20 +53,29 @@ class OutputFile:
             if not fits:
                 self.problem = "only its first part: there is more than the tool keeps"
 
+    def _make(self) -> None:
+        """Make the file: nobody else may read it, nobody can guess its name, and nothing planted there is followed."""
+        folder = os.path.abspath(self.folder or tempfile.gettempdir())
+        while not self._held:
+            self._made = os.path.join(folder, f"agentcore-bash-{secrets.token_hex(8)}.log")
+            try:
+                open_into(self._held, self._made, _FLAGS, 0o600)
+            except FileExistsError:
+                continue
+        self.path = self._made
+
     def keep(self) -> None:
         """Have the file stay after `close`."""
         self._kept = True
 
     def close(self) -> None:
         """Close the file."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
-        if self.path is not None and not self._kept:
+        if self._held and not self._kept:
             try:
-                os.unlink(self.path)
+                os.unlink(self._made)
             except OSError:
                 pass
+        close_all(self._held)
 
 
 class CommandOutput:

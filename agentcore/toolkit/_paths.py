@@ -13,6 +13,7 @@ from typing import Final
 
 import attrs
 
+from agentcore.toolkit._files import close_all, open_into
 from agentcore.toolkit._results import Refusal, os_error_text
 
 __all__ = ["Place", "Target"]
@@ -48,20 +49,19 @@ class Target:
             yield None, self.path
             return
         *folders, name = self.below_root.split(os.sep)
-        descriptor = os.open(self.root, _PASSING)
+        held: list[int] = []
         try:
+            descriptor = open_into(held, self.root, _PASSING)
             for folder in folders:
                 if create:
                     try:
                         os.mkdir(folder, dir_fd=descriptor)
                     except FileExistsError:
                         pass
-                below = os.open(folder, _PASSING | _NO_LINK, dir_fd=descriptor)
-                os.close(descriptor)
-                descriptor = below
+                descriptor = open_into(held, folder, _PASSING | _NO_LINK, dir_fd=descriptor)
             yield descriptor, name
         finally:
-            os.close(descriptor)
+            close_all(held)
 
 
 @attrs.frozen

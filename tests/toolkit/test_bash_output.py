@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentcore.abort import AbortSignal
-from agentcore.toolkit import BashToolOptions, Truncation, create_bash_tool
+from agentcore.toolkit import BashToolOptions, Truncation, _output, create_bash_tool
 from tests.toolkit.conftest import text_of_result, use_tool
 
 
@@ -162,14 +162,14 @@ def test_files_are_private_with_unpredictable_names(use, tmp_path: Path) -> None
 
     assert {stat.S_IMODE(path.stat().st_mode) for path in paths} == {0o600}
     assert len({path.name for path in paths}) == 20
-    assert all(re.fullmatch(r"agentcore-bash-\w{8,}\.log", path.name) for path in paths)
+    assert all(re.fullmatch(r"agentcore-bash-[0-9a-f]{16}\.log", path.name) for path in paths)
 
 
 def test_a_link_that_was_planted_at_the_files_name_is_not_followed(use, tmp_path: Path, monkeypatch) -> None:
     victim = tmp_path / "victim"
     victim.write_text("precious")
     names = iter(["planted", "planted", "free"])
-    monkeypatch.setattr("tempfile._get_candidate_names", lambda: names)
+    monkeypatch.setattr("secrets.token_hex", lambda _length: next(names))
     (tmp_path / "agentcore-bash-planted.log").symlink_to(victim)
 
     result = use(create_bash_tool(BashToolOptions(output_folder=tmp_path)), command="seq 3000")
@@ -205,13 +205,11 @@ def test_a_folder_that_cannot_take_the_file_does_not_cost_the_output(use, text_o
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 def test_a_full_disk_does_not_cost_the_output(use, text_of, tmp_path: Path, monkeypatch) -> None:
-    full = tmp_path / "full.log"
-    full.touch()
-    monkeypatch.setattr("tempfile.mkstemp", lambda *_: (os.open("/dev/full", os.O_WRONLY), str(full)))
+    monkeypatch.setattr(_output, "open_into", lambda held, *_: held.append(os.open("/dev/full", os.O_WRONLY)))
 
-    result = use(create_bash_tool(), command="seq 3000")
+    result = use(create_bash_tool(BashToolOptions(output_folder=tmp_path)), command="seq 3000")
 
-    assert f"Full output: {full} (not all of it could be kept: no space left on the disk)" in text_of(result)
+    assert ".log (not all of it could be kept: no space left on the disk)" in text_of(result)
     assert text_of(result).endswith("\n3000\n")
 
 
