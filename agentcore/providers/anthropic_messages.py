@@ -1,0 +1,233 @@
+"""Anthropic's Messages API, and the servers that offer it.
+
+`Model.compat` takes `thinking` (`"adaptive"`: levels are efforts, `"budget"`: levels are token budgets, `"none"`),
+which is otherwise told from the model's id, and `body`, fields that every request carries.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+from agentcore.config import ModelContext, StreamOptions
+from agentcore.content import ContentBlock, ImageContent, ProviderContent, TextContent, ThinkingContent, ToolCall
+from agentcore.events import StreamEvent
+from agentcore.messages import AssistantMessage, ToolResultMessage
+from agentcore.models import Model, ThinkingLevel
+from agentcore.providers._anthropic_reading import read_stream, read_whole
+from agentcore.providers._exchange import Adapter, endpoint_url, exchange
+from agentcore.providers._replay import IdRule, ReplayMessage, clean_text, replayable
+from agentcore.providers._request import merge_headers
+
+__all__ = ["build_request", "read_stream", "stream"]
+
+API = "anthropic-messages"
+
+_HOST = "api.anthropic.com"
+_VERSION = "2023-06-01"
+_THINKING_BETWEEN_CALLS = "interleaved-thinking-2025-05-14"
+_DEFAULT_MAX_TOKENS = 8192
+_LEAST_BUDGET = 1024
+_MARKED_MESSAGES = 2  # the API takes four marks in all: tools, system and these
+_BEFORE_THE_FIRST = "(The conversation begins here.)"
+
+_BUDGETS = {"minimal": 1024, "low": 4096, "medium": 10_240, "high": 20_480, "xhigh": 32_768, "max": 65_536}
+_EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh", "max": "max"}
+_BUDGET_MODELS = re.compile(r"claude-(3|opus-4-[0-5]\b|opus-4-\d{8}|sonnet-4-[0-5]\b|sonnet-4-\d{8}|haiku-4)")
+_NO_XHIGH = re.compile(r"claude-(opus|sonnet)-4-6")
+_COMPAT = {"thinking", "body"}
+_STYLES = ("adaptive", "budget", "none")
+
+
+def stream(model: Model, context: ModelContext, options: StreamOptions) -> Iterator[StreamEvent]:
+    """Ask the model and yield the events of its answer; see `agentcore.StreamFn`."""
+    return exchange(_ADAPTER, model, context, options)
+
+
+# --- the request ----------------------------------------------------------------------------------------------------
+
+
+def build_request(model: Model, context: ModelContext, options: StreamOptions) -> dict[str, Any]:
+    """Return the payload of a request.
+
+    Raises `ValueError` for a `Model.compat` that is not understood.
+    """
+    unknown = sorted(set(model.compat) - _COMPAT)
+    if unknown:
+        raise ValueError(f"`Model.compat` has unknown keys {unknown}; for {API} it takes {', '.join(sorted(_COMPAT))}")
+    mark = _cache_mark(options)
+    payload: dict[str, Any] = {
+        "model": model.id,
+        "max_tokens": options.max_tokens or model.max_tokens or _DEFAULT_MAX_TOKENS,
+        "messages": _messages(model, context, mark),
+        "stream": True,
+    }
+    if context.system_prompt.strip():
+        payload["system"] = [_marked({"type": "text", "text": clean_text(context.system_prompt)}, mark)]
+    if context.tools:
+        tools = [_tool(tool) for tool in context.tools]
+        payload["tools"] = [*tools[:-1], _marked(tools[-1], mark)]
+    payload.update(_thinking(model, options, payload["max_tokens"]))
+    if options.temperature is not None and "thinking" not in payload:  # with thinking the API takes only its default
+        payload["temperature"] = options.temperature
+    user_id = (options.metadata or {}).get("user_id")
+    if isinstance(user_id, str):
+        payload["metadata"] = {"user_id": user_id}
+    payload.update(model.compat.get("body", {}))
+    if not context.tools:
+        payload.pop("tool_choice", None)
+    return payload
+
+
+def _tool(tool: Any) -> dict[str, Any]:
+    parameters = tool.parameters
+    if parameters.get("type") != "object" or "properties" not in parameters:
+        parameters = {"properties": {}, **parameters, "type": "object"}
+    return {"name": tool.name, "description": clean_text(tool.description), "input_schema": parameters}
+
+
+def _thinking_style(model: Model) -> str:
+    style = model.compat.get("thinking")
+    if style is None:
+        if not model.reasoning:
+            return "none"
+        return "budget" if _BUDGET_MODELS.search(model.id) or "claude" not in model.id else "adaptive"
+    if style not in _STYLES:
+        raise ValueError(f"`Model.compat['thinking']` is {style!r}; it takes {', '.join(map(repr, _STYLES))}")
+    return str(style)
+
+
+def _thinking(model: Model, options: StreamOptions, max_tokens: int) -> dict[str, Any]:
+    """Return the fields that ask for the thinking level; a budget comes on top of `max_tokens`, if the model has room."""
+    level, style = options.reasoning, _thinking_style(model)
+    if level is None or level is ThinkingLevel.OFF or style == "none":
+        return {}
+    if style == "adaptive":
+        effort = _EFFORTS[level.value]
+        effort = "high" if effort == "xhigh" and _NO_XHIGH.search(model.id) else effort
+        return {"thinking": {"type": "adaptive"}, "output_config": {"effort": effort}}
+    budget = (options.thinking_budgets or {}).get(level.value, _BUDGETS[level.value])
+    total = max_tokens + budget
+    if model.max_tokens is not None:
+        total = max(min(total, model.max_tokens), max_tokens)
+    budget = min(budget, total - _LEAST_BUDGET)
+    if budget < _LEAST_BUDGET:
+        return {}
+    return {"max_tokens": total, "thinking": {"type": "enabled", "budget_tokens": budget}}
+
+
+# --- messages -------------------------------------------------------------------------------------------------------
+
+
+def _cache_mark(options: StreamOptions) -> dict[str, Any] | None:
+    if options.cache_retention == "none":
+        return None
+    return {"type": "ephemeral", "ttl": "1h"} if options.cache_retention == "long" else {"type": "ephemeral"}
+
+
+def _marked(block: dict[str, Any], mark: dict[str, Any] | None) -> dict[str, Any]:
+    return block if mark is None else {**block, "cache_control": mark}
+
+
+def _messages(model: Model, context: ModelContext, mark: dict[str, Any] | None) -> list[dict[str, Any]]:
+    names = [tool.name for tool in context.tools]
+    replayed = replayable(context.messages, model, api=API, ids=IdRule(), tool_names=names)
+    written: list[dict[str, Any]] = []
+    for message in replayed:
+        role, blocks = _written(message)
+        if not blocks:
+            continue
+        if written and written[-1]["role"] == role == "user":
+            # The results of all calls of a message belong into one; so does what the user says after them.
+            written[-1]["content"].extend(blocks)
+        else:
+            written.append({"role": role, "content": blocks})
+    if written and written[0]["role"] != "user":
+        written.insert(0, {"role": "user", "content": [{"type": "text", "text": _BEFORE_THE_FIRST}]})
+    users = [message for message in written if message["role"] == "user"]
+    for user in users[-_MARKED_MESSAGES:]:
+        user["content"][-1] = _marked(user["content"][-1], mark)
+    return written
+
+
+def _written(message: ReplayMessage) -> tuple[str, list[dict[str, Any]]]:
+    """Return the role and the blocks that a message is sent as."""
+    if isinstance(message, AssistantMessage):
+        return "assistant", [written for block in message.content for written in _assistant_block(block)]
+    if isinstance(message, ToolResultMessage):
+        content = [part for block in message.content for part in _part(block)]
+        result = {"type": "tool_result", "tool_use_id": message.tool_call_id, "content": content}
+        return "user", [{**result, "is_error": True} if message.is_error else result]
+    if isinstance(message.content, str):
+        return "user", [{"type": "text", "text": message.content}]
+    return "user", [part for block in message.content for part in _part(block)]
+
+
+def _part(block: ContentBlock) -> Iterator[dict[str, Any]]:
+    if isinstance(block, TextContent):
+        yield {"type": "text", "text": block.text}
+    elif isinstance(block, ImageContent):
+        yield {"type": "image", "source": {"type": "base64", "media_type": block.mime_type, "data": block.data}}
+
+
+def _assistant_block(block: ContentBlock) -> Iterator[dict[str, Any]]:
+    match block:
+        case ToolCall():
+            yield {"type": "tool_use", "id": block.id, "name": block.name, "input": block.arguments}
+        case ThinkingContent(redacted=True):
+            if block.signature:
+                yield {"type": "redacted_thinking", "data": block.signature}
+        case ThinkingContent(signature=None | ""):
+            yield {"type": "text", "text": block.thinking}  # without its proof it is not taken as thinking
+        case ThinkingContent():
+            yield {"type": "thinking", "thinking": block.thinking, "signature": block.signature}
+        case ProviderContent():
+            yield block.data
+        case TextContent() if not block.text.strip():
+            pass  # signed, but the API takes no blank text
+        case _:
+            yield from _part(block)
+
+
+# --- the address ----------------------------------------------------------------------------------------------------
+
+
+def _address(model: Model, options: StreamOptions, key: str | None) -> tuple[str, dict[str, str | None]]:
+    headers: dict[str, str | None] = {"anthropic-version": _VERSION}
+    if key is not None:
+        headers["x-api-key"] = key
+    thinks = options.reasoning not in (None, ThinkingLevel.OFF)
+    if thinks and _thinking_style(model) == "budget" and _is_vendors(model):
+        headers["anthropic-beta"] = _THINKING_BETWEEN_CALLS
+    base = model.base_url.strip()
+    if urlsplit(base).path.rstrip("/").endswith("/v1"):
+        url = endpoint_url(base, "/messages")
+    else:
+        url = endpoint_url(base, "/v1/messages")
+    return url, dict(merge_headers(headers, model.headers, options.headers))
+
+
+def _is_vendors(model: Model) -> bool:
+    try:
+        return urlsplit(model.base_url).hostname == _HOST
+    except ValueError:
+        return False
+
+
+def _key_providers(model: Model) -> tuple[str, ...]:
+    """Return whose key may go to the model's server: the named provider's, else Anthropic's on its own host."""
+    if model.provider:
+        return (model.provider,)
+    return ("anthropic",) if _is_vendors(model) else ()
+
+
+_ADAPTER = Adapter(
+    api=API,
+    build_request=build_request,
+    address=_address,
+    key_providers=_key_providers,
+    read_stream=read_stream,
+    read_whole=read_whole,
+)
