@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any
 
 from agentcore._problems import missing_keys
 
@@ -176,13 +176,9 @@ def coerced(value: Any, kind: Any) -> Any:
             case "string" if isinstance(value, (bool, int, float)):
                 return json.dumps(value)
             case "object" | "array" if isinstance(value, str):
-                parsed = json.loads(value, parse_constant=_refuse_constant)
+                parsed = json.loads(value)
                 return copied(parsed) if isinstance(parsed, dict if kind == "object" else list) else NOTHING
             case _:
                 return NOTHING
     except (ValueError, OverflowError, NotJsonError):  # too many digits, no JSON, a number beyond all floats
         return NOTHING
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(name)

@@ -47,6 +47,19 @@ def problems(schema: dict[str, Any], arguments: Any) -> list[str]:
     return [line.removeprefix("- ") for line in lines if line.startswith("- ")]
 
 
+def counted_tries(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Return a list that grows with each value, or alternative of one, that is tried."""
+    tries: list[Any] = []
+    mend = Mender.mend
+
+    def counted(mender: Mender, *arguments: Any, **options: Any) -> Any:
+        tries.append(mender)
+        return mend(mender, *arguments, **options)
+
+    monkeypatch.setattr(Mender, "mend", counted)
+    return tries
+
+
 def written(value: Any) -> str:
     """Return a form that tells 5 from 5.0 and `True` from 1."""
     return json.dumps(value, sort_keys=True)
@@ -254,6 +267,31 @@ def test_an_alternative_that_fails_for_another_reason_is_passed_over() -> None:
     assert validated(schema, {"by": {"kind": "id", "value": "5"}}) == {"by": {"kind": "id", "value": 5}}
 
 
+def test_an_alternative_that_failed_leaves_no_trace_in_the_next() -> None:
+    numbers = properties(n=INTEGER, flag=INTEGER)
+    schema = properties("x", x={"anyOf": [numbers, properties(n={"const": "5"}, flag=BOOLEAN)]})
+
+    assert validated(schema, {"x": {"n": "5", "flag": "true"}}) == {"x": {"n": "5", "flag": True}}
+
+
+def test_what_one_part_made_of_a_value_is_not_touched_when_it_satisfies_the_others() -> None:
+    either = {"anyOf": [properties(n=INTEGER), properties(n=STRING)]}
+    schema = properties("x", x={"allOf": [{"type": "object"}, {**either, "type": "object"}]})
+
+    assert validated(schema, {"x": '{"n": "5"}'}) == {"x": {"n": "5"}}
+
+
+def test_alternatives_that_cannot_fit_are_not_looked_into(monkeypatch: pytest.MonkeyPatch) -> None:
+    value = {"anyOf": [INTEGER, BOOLEAN]}
+    kinds = [properties("kind", kind={"const": kind}, value=value) for kind in "abc"]
+    tries = counted_tries(monkeypatch)
+
+    assert validated(properties(by={"anyOf": kinds}), {"by": {"kind": "c", "value": "5"}}) == {
+        "by": {"kind": "c", "value": 5}
+    }
+    assert len(tries) == 5  # the arguments, the three kinds, and the integer of the last
+
+
 def test_a_coercion_that_fits_two_alternatives_of_oneof_is_no_fit() -> None:
     schema = properties("x", x={"oneOf": [INTEGER, NUMBER, BOOLEAN]})
 
@@ -356,14 +394,7 @@ def test_the_tries_at_nested_alternatives_are_bounded(monkeypatch: pytest.Monkey
         f"L{level}": {"anyOf": [{"$ref": f"#/$defs/L{level + 1}"}] * 4} for level in range(6)
     }
     tool = tool_with({"$defs": {**definitions, "L6": properties(n=INTEGER)}, "$ref": "#/$defs/L0"})
-    tries = []
-    mend = Mender.mend
-
-    def counted(mender: Mender, *arguments: Any, **options: Any) -> Any:
-        tries.append(mender)
-        return mend(mender, *arguments, **options)
-
-    monkeypatch.setattr(Mender, "mend", counted)
+    tries = counted_tries(monkeypatch)
     with pytest.raises(ToolArgumentsError, match="fits none of 4 alternatives"):
         validate_arguments(tool, {"n": "x"})
 

@@ -89,6 +89,16 @@ def test_a_header_field_can_be_taken_back() -> None:
     assert journal.partial().usage is None
 
 
+def test_a_block_goes_on_growing_after_a_header_field() -> None:
+    journal = journal_with_text("a")
+    journal.open(1, TextContent(""))
+    journal.append(0, "b")
+    journal.update(model="m")
+    journal.append(0, "c")
+
+    assert journal.partial().content == (TextContent("abc"), TextContent(""))
+
+
 def test_interleaved_blocks_grow_each_for_itself() -> None:
     journal = MessageJournal(parse_arguments=parse)
     journal.open(0, TextContent(""))
