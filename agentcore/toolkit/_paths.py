@@ -104,7 +104,7 @@ class Place:
         """
         targets = [self._resolved(given, spelling) for spelling in _spellings(given)]
         for target in targets:
-            if os.path.lexists(target.path):
+            if _is_there(target):
                 return target
         for target in targets:
             twin = self._twin(target)
@@ -115,7 +115,7 @@ class Place:
     def new_or_existing(self, given: str) -> Target:
         """Return the file that a path means, which need not exist."""
         target = self._resolved(given, given)
-        if os.path.lexists(target.path):
+        if _is_there(target):
             return target
         bare = _bare(given)
         if bare.endswith(("/", os.sep)):
@@ -188,6 +188,16 @@ class Place:
             beside = os.path.dirname(_bare(target.given))
             return f"{text} Near names: {', '.join(os.path.join(beside, names[each]) for each in near)}."
         return f"{text} Nothing in {folder} has a similar name."
+
+
+def _is_there(target: Target) -> bool:
+    try:
+        os.lstat(target.path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise Refusal(f"{target.given} cannot be reached: {os_error_text(error)}.") from None
+    return True
 
 
 def _spellings(given: str) -> list[str]:

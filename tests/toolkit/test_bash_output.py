@@ -216,14 +216,14 @@ def test_a_full_disk_does_not_cost_the_output(use, text_of, tmp_path: Path, monk
 # --- what it costs ---
 
 MEASURED = r"""
-import os, re, resource, sys
+import os, pathlib, re, resource, sys
 from agentcore.abort import AbortSignal
 from agentcore.toolkit import BashToolOptions, create_bash_tool
 command, folder, timeout, abort = sys.argv[1:]
 def peak():
     # What `getrusage` tells of a process on Linux includes what its parent had used before it was replaced.
     if os.path.exists("/proc/self/status"):
-        return int(re.search(r"VmHWM:\s+(\d+) kB", open("/proc/self/status").read())[1]) * 1024
+        return int(re.search(r"VmHWM:\s+(\d+) kB", pathlib.Path("/proc/self/status").read_text())[1]) * 1024
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 tool = create_bash_tool(BashToolOptions(output_folder=folder))
