@@ -201,7 +201,10 @@ class _Call:
             return False
         if self._value is None:
             self._value = _value("".join(self._text))
-        return bool(self._value == value)
+        try:
+            return bool(self._value == value)
+        except RecursionError:
+            return False
 
     def _read(self, part: str) -> None:
         """Follow the brackets outside strings."""
