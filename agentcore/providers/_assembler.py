@@ -213,6 +213,10 @@ class Assembler:
         """Whether no block has begun."""
         return not self._blocks
 
+    def is_open(self, key: Hashable) -> bool:
+        """Return whether the block `key` has begun and not ended."""
+        return key in self._open
+
     @property
     def has_calls(self) -> bool:
         """Whether the message has tool calls."""

@@ -1,0 +1,285 @@
+"""Read the responses of OpenAI's Responses API, and of the servers that offer it.
+
+A response is a list of items. An item is named by its `output_index`, or by its id where a server leaves the index out
+(one gives every event a new id, another has no index). What an event is, its `type` in the data says; the event's name
+is not looked at. Items that the API runs itself are kept whole as `ProviderContent`, reasoning items whole in the
+signature of their thinking, since they have to go back as they came.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Iterator, Mapping
+from typing import Any
+
+from agentcore.content import TextContent, ThinkingContent
+from agentcore.messages import ErrorInfo
+from agentcore.providers._assembler import Assembler, Events
+from agentcore.providers._exchange import Incoming, Reading
+from agentcore.providers._stop_reasons import stop_reason
+
+__all__ = ["read_stream", "read_whole"]
+
+_LAST = {"response.completed": "completed", "response.incomplete": "incomplete", "response.failed": "failed"}
+_THINKING_DELTAS = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
+_TEXT_DELTAS = ("response.output_text.delta", "response.refusal.delta")
+
+
+def read_stream(incoming: Incoming, assembler: Assembler) -> Reading:
+    """Yield the events of a streamed response, return the last ones."""
+    reader = _Reader(incoming, assembler)
+    read, parse = reader.read, incoming.data
+    for _, data in incoming:
+        if data == "[DONE]":  # some send it; the response says itself when it has ended
+            continue
+        yield from read(parse(data))
+        if reader.ended:
+            return reader.end()
+    reader.failure = incoming.cut_off("its last event")
+    return reader.end()
+
+
+def read_whole(document: Any, incoming: Incoming, assembler: Assembler) -> Events:
+    """Return the events of a response that came as one JSON document."""
+    reader = _Reader(incoming, assembler)
+    if not isinstance(document, dict) or not isinstance(document.get("output"), list):
+        reader.failure = incoming.error(document)
+        return reader.end()
+    events = [*reader.begin(document), *reader.finish(document, str(document.get("status") or "completed"))]
+    return (*events, *reader.end())
+
+
+class _Item:
+    """What has come of one item."""
+
+    __slots__ = ("has_deltas", "part", "parts")
+
+    def __init__(self) -> None:
+        self.has_deltas = False
+        self.part: Any = None
+        self.parts = 0
+
+
+class _Reader:
+    """Feeds the assembler with one response."""
+
+    def __init__(self, incoming: Incoming, assembler: Assembler) -> None:
+        self._incoming = incoming
+        self._assembler = assembler
+        self._items: dict[Hashable, _Item] = {}
+        self._finished = 0
+        self._reason = ""
+        self.ended = False
+        self.failure: ErrorInfo | None = None
+
+    def read(self, event: Any) -> Events:
+        """Return the events that one event of the API leads to."""
+        if type(event) is not dict:
+            return ()
+        kind = event.get("type")
+        if type(kind) is not str:
+            return self._fail(event) if event.get("error") else ()
+        if kind.endswith(".delta"):
+            return self._delta(kind, event)
+        if kind in _LAST:
+            response = event.get("response")
+            self.ended = True
+            return self.finish(response if isinstance(response, dict) else {}, _LAST[kind])
+        match kind:
+            case "response.output_item.added":
+                return self._added(event)
+            case "response.output_item.done":
+                item = event.get("item")
+                return self._done(_key(event), item) if isinstance(item, dict) else ()
+            case "response.created" | "response.in_progress" | "response.queued":
+                response = event.get("response")
+                return self.begin(response) if isinstance(response, dict) else ()
+            case "error":
+                return self._fail(event)
+        return ()
+
+    def _fail(self, event: Mapping[str, Any]) -> Events:
+        # Either nested, or the fields of the error beside the type.
+        nested = isinstance(event.get("error"), dict)
+        self.failure = self._incoming.error(event if nested else {"error": {**event, "type": event.get("code")}})
+        self.ended = True
+        return ()
+
+    def begin(self, response: Mapping[str, Any]) -> Events:
+        """Take what a response begins with."""
+        id = response.get("id")
+        if isinstance(id, str):
+            self._assembler.response_id(id)
+        return self._assembler.start()
+
+    # --- items ------------------------------------------------------------------------------------------------------
+
+    def _item(self, key: Hashable) -> _Item:
+        item = self._items.get(key)
+        if item is None:
+            item = self._items[key] = _Item()
+        return item
+
+    def _added(self, event: Mapping[str, Any]) -> Events:
+        item = event.get("item")
+        if not isinstance(item, dict):
+            return ()
+        key = _key(event)
+        self._item(key)
+        if item.get("type") == "function_call":
+            arguments = _string(item, "arguments")
+            self._item(key).has_deltas = bool(arguments)
+            return self._assembler.tool_call(
+                key, arguments, id=_string(item, "call_id") or _string(item, "id"), name=_string(item, "name")
+            )
+        return ()
+
+    def _delta(self, kind: str, event: Mapping[str, Any]) -> Events:
+        delta = event.get("delta")
+        if type(delta) is not str:
+            return ()
+        if kind in _TEXT_DELTAS:
+            key = _key(event)
+            self._item(key).has_deltas = True
+            return self._assembler.text(delta, (key, event.get("content_index")))
+        if kind == "response.function_call_arguments.delta":
+            key = _key(event)
+            self._item(key).has_deltas = True
+            return self._assembler.tool_call(key, delta)
+        if kind in _THINKING_DELTAS:
+            key = _key(event)
+            part = event.get("summary_index" if "summary" in kind else "content_index")
+            return self._thinking(key, (kind, part), delta)
+        return ()
+
+    def _thinking(self, key: Hashable, part: Any, delta: str) -> Events:
+        """Extend the thinking of a reasoning item; its parts are parted by a blank line."""
+        item = self._item(key)
+        item.has_deltas = True
+        if item.part != part:
+            item.part = part
+            item.parts += 1
+            if item.parts > 1:
+                delta = "\n\n" + delta
+        return self._assembler.thinking(delta, key)
+
+    def _done(self, key: Hashable, item: dict[str, Any]) -> Events:
+        """Take an item as it is in the end."""
+        self._finished += 1
+        known = self._item(key)
+        match item.get("type"):
+            case "message":
+                return self._message(key, item, known)
+            case "reasoning":
+                events: list[Any] = []
+                if not known.has_deltas:
+                    for number, text in enumerate(_thoughts(item)):
+                        events += self._thinking(key, number, text)
+                kept = {name: value for name, value in item.items() if value is not None}
+                signature = json.dumps(kept, ensure_ascii=False, separators=(",", ":"))
+                events += self._assembler.sign(key, signature, ThinkingContent)
+                return (*events, *self._assembler.end(key))
+            case "function_call":
+                arguments = "" if known.has_deltas else _string(item, "arguments")
+                id = _string(item, "call_id") or _string(item, "id")
+                begun = self._assembler.tool_call(key, arguments, id=id, name=_string(item, "name"))
+                return (*begun, *self._assembler.end(key))
+        return self._assembler.provider_content(item)
+
+    def _message(self, key: Hashable, item: dict[str, Any], known: _Item) -> Events:
+        events: list[Any] = []
+        content = item.get("content")
+        parts = content if isinstance(content, list) else []
+        mark = _message_mark(item)
+        for index, part in enumerate(parts):
+            if not isinstance(part, dict):
+                continue
+            place: Hashable = (key, index)
+            if not known.has_deltas:
+                events += self._assembler.text(_string(part, "text") or _string(part, "refusal"), place)
+            elif len(parts) == 1:
+                place = next((one for one in (place, (key, None)) if self._assembler.is_open(one)), place)
+            if self._assembler.is_open(place):
+                events += self._assembler.sign(place, mark, TextContent) if mark else ()
+                events += self._assembler.end(place)
+        return events
+
+    # --- the end ----------------------------------------------------------------------------------------------------
+
+    def finish(self, response: Mapping[str, Any], status: str) -> Events:
+        """Take the response as it is in the end; its items count only if none came by itself."""
+        self._count(response.get("usage"))
+        status = _string(response, "status") or status
+        events: list[Any] = []
+        output = response.get("output")
+        if not self._finished and isinstance(output, list):
+            for index, item in enumerate(output):
+                if isinstance(item, dict):
+                    events += self._done(("index", index), item)
+        details = response.get("incomplete_details")
+        reason = _string(details, "reason") if isinstance(details, dict) else ""
+        self._reason = f"{status}:{reason}" if reason and status == "incomplete" else status
+        if status == "failed" or (response.get("error") and status != "completed"):
+            self.failure = self._incoming.error({"error": response.get("error") or "the response failed"})
+        return events
+
+    def _count(self, usage: Any) -> None:
+        if not isinstance(usage, dict):
+            return
+
+        def number(name: str, inside: str | None = None) -> int | None:
+            place = usage.get(inside) if inside else usage
+            value = place.get(name) if isinstance(place, dict) else None
+            return value if type(value) is int and value >= 0 else None
+
+        read = number("cached_tokens", "input_tokens_details")
+        write = number("cache_write_tokens", "input_tokens_details")
+        given = number("input_tokens")
+        self._assembler.usage(
+            input=None if given is None else max(given - (read or 0) - (write or 0), 0),
+            output=number("output_tokens"),
+            cache_read=read,
+            cache_write=write,
+            reasoning=number("reasoning_tokens", "output_tokens_details"),
+        )
+
+    def end(self) -> Events:
+        """Return the last events."""
+        assembler, raw = self._assembler, self._reason
+        if self.failure is not None:
+            return assembler.fail(self.failure, raw or None)
+        meaning, error = stop_reason(raw.removeprefix("incomplete:"))
+        if error is not None:
+            return assembler.fail(error, raw)
+        if meaning == "stop" and assembler.has_calls:
+            meaning = "tool_use"
+        return assembler.finish(meaning, raw)
+
+
+def _key(event: Mapping[str, Any]) -> Hashable:
+    """Return what names the item of an event."""
+    index = event.get("output_index")
+    if type(index) is int:
+        return ("index", index)
+    item = event.get("item")
+    id = event.get("item_id") or (item.get("id") if isinstance(item, dict) else None)
+    return ("id", id if isinstance(id, str) else "")
+
+
+def _string(fields: Mapping[str, Any], name: str) -> str:
+    value = fields.get(name)
+    return value if type(value) is str else ""
+
+
+def _thoughts(item: Mapping[str, Any]) -> Iterator[str]:
+    for field in ("summary", "content"):
+        parts = item.get(field)
+        for part in parts if isinstance(parts, list) else ():
+            if isinstance(part, dict) and _string(part, "text"):
+                yield _string(part, "text")
+
+
+def _message_mark(item: Mapping[str, Any]) -> str:
+    """Return what has to go back with the text of a message, as a signature."""
+    kept = {name: item[name] for name in ("id", "phase") if item.get(name) and isinstance(item[name], str)}
+    return json.dumps(kept, separators=(",", ":")) if kept else ""

@@ -1,0 +1,211 @@
+"""OpenAI's Responses API, and the servers that offer it.
+
+Nothing is stored at the provider (`store` is false); reasoning goes back in its encrypted form. `Model.compat` takes
+`efforts` (thinking level → the word that is sent), `encrypted_reasoning` (false: do not ask for it) and `body`, fields
+that every request carries.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+from agentcore.config import ModelContext, StreamOptions
+from agentcore.content import ContentBlock, ImageContent, ProviderContent, TextContent, ThinkingContent, ToolCall
+from agentcore.events import StreamEvent
+from agentcore.messages import AssistantMessage, ToolResultMessage
+from agentcore.models import Model, ThinkingLevel
+from agentcore.providers._exchange import Adapter, endpoint_url, exchange
+from agentcore.providers._replay import IdRule, ReplayMessage, clean_text, replayable
+from agentcore.providers._request import merge_headers
+from agentcore.providers._responses_reading import read_stream, read_whole
+
+__all__ = ["build_request", "read_stream", "stream"]
+
+API = "openai-responses"
+
+_HOST = "api.openai.com"
+_LONGEST_CACHE_KEY = 64
+_EFFORTS = {
+    "minimal": "minimal",
+    "low": "low",
+    "medium": "medium",
+    "high": "high",
+    "xhigh": "xhigh",
+    "max": "xhigh",
+}
+_COMPAT = {"body", "efforts", "encrypted_reasoning"}
+
+
+def stream(model: Model, context: ModelContext, options: StreamOptions) -> Iterator[StreamEvent]:
+    """Ask the model and yield the events of its answer; see `agentcore.StreamFn`."""
+    return exchange(_ADAPTER, model, context, options)
+
+
+# --- the request ----------------------------------------------------------------------------------------------------
+
+
+def build_request(model: Model, context: ModelContext, options: StreamOptions) -> dict[str, Any]:
+    """Return the payload of a request.
+
+    Raises `ValueError` for a `Model.compat` that is not understood.
+    """
+    unknown = sorted(set(model.compat) - _COMPAT)
+    if unknown:
+        raise ValueError(f"`Model.compat` has unknown keys {unknown}; for {API} it takes {', '.join(sorted(_COMPAT))}")
+    payload: dict[str, Any] = {"model": model.id, "input": _input(model, context), "stream": True, "store": False}
+    if context.system_prompt.strip():
+        payload["instructions"] = clean_text(context.system_prompt)
+    if context.tools:
+        payload["tools"] = [_tool(tool) for tool in context.tools]
+    if options.max_tokens is not None:
+        payload["max_output_tokens"] = options.max_tokens
+    if options.temperature is not None:
+        payload["temperature"] = options.temperature
+    if options.metadata is not None:
+        payload["metadata"] = options.metadata
+    payload.update(_reasoning(model, options))
+    if options.cache_retention != "none":
+        if options.session_id:
+            payload["prompt_cache_key"] = _cache_key(options.session_id)
+        if options.cache_retention == "long":
+            payload["prompt_cache_retention"] = "24h"
+    payload.update(model.compat.get("body", {}))
+    if not context.tools:
+        for field in ("tool_choice", "parallel_tool_calls"):
+            payload.pop(field, None)
+    return payload
+
+
+def _tool(tool: Any) -> dict[str, Any]:
+    parameters = tool.parameters
+    if "properties" not in parameters or "type" not in parameters:
+        parameters = {"type": "object", "properties": {}, **parameters}
+    return {
+        "type": "function",
+        "name": tool.name,
+        "description": clean_text(tool.description),
+        "parameters": parameters,
+        "strict": False,
+    }
+
+
+def _reasoning(model: Model, options: StreamOptions) -> dict[str, Any]:
+    if not model.reasoning:
+        return {}
+    fields: dict[str, Any] = {}
+    if model.compat.get("encrypted_reasoning", True):
+        fields["include"] = ["reasoning.encrypted_content"]
+    level = options.reasoning
+    if level is not None and level is not ThinkingLevel.OFF:
+        effort = {**_EFFORTS, **model.compat.get("efforts", {})}[level.value]
+        fields["reasoning"] = {"effort": effort, "summary": "auto"}
+    return fields
+
+
+def _cache_key(session_id: str) -> str:
+    if len(session_id) <= _LONGEST_CACHE_KEY:
+        return clean_text(session_id)
+    return hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+# --- input ----------------------------------------------------------------------------------------------------------
+
+
+def _input(model: Model, context: ModelContext) -> list[dict[str, Any]]:
+    names = [tool.name for tool in context.tools]
+    replayed = replayable(context.messages, model, api=API, ids=IdRule(), tool_names=names)
+    return [item for message in replayed for item in _items(message)]
+
+
+def _items(message: ReplayMessage) -> list[dict[str, Any]]:
+    """Return the items that a message is sent as."""
+    if isinstance(message, AssistantMessage):
+        items = [item for block in message.content for item in _assistant_item(block)]
+        while items and items[-1].get("type") == "reasoning":  # the API refuses one that nothing follows
+            items.pop()
+        return items
+    if isinstance(message, ToolResultMessage):
+        output = {"type": "function_call_output", "call_id": message.tool_call_id, "output": _output(message)}
+        return [output]
+    blocks = (TextContent(message.content),) if isinstance(message.content, str) else message.content
+    return [{"type": "message", "role": "user", "content": [part for block in blocks for part in _part(block)]}]
+
+
+def _output(message: ToolResultMessage) -> str | list[dict[str, Any]]:
+    if all(isinstance(block, TextContent) for block in message.content):
+        return "\n".join(block.text for block in message.content if isinstance(block, TextContent))
+    return [part for block in message.content for part in _part(block)]
+
+
+def _part(block: ContentBlock) -> Iterator[dict[str, Any]]:
+    if isinstance(block, TextContent):
+        yield {"type": "input_text", "text": block.text}
+    elif isinstance(block, ImageContent):
+        url = f"data:{block.mime_type};base64,{block.data}"
+        yield {"type": "input_image", "detail": "auto", "image_url": url}
+
+
+def _assistant_item(block: ContentBlock) -> Iterator[dict[str, Any]]:
+    match block:
+        case TextContent():
+            yield _message(block)
+        case ToolCall():
+            arguments = json.dumps(block.arguments, ensure_ascii=False, separators=(",", ":"))
+            yield {"type": "function_call", "call_id": block.id, "name": block.name, "arguments": arguments}
+        case ThinkingContent():
+            item = _object(block.signature)
+            if item.get("type") == "reasoning":
+                yield item
+        case ProviderContent():
+            yield block.data
+        case ImageContent():
+            yield {"type": "message", "role": "assistant", "content": f"[an image ({block.mime_type})]"}
+
+
+def _message(block: TextContent) -> dict[str, Any]:
+    mark = _object(block.signature)
+    if "id" not in mark:
+        return {"type": "message", "role": "assistant", "content": block.text, **mark}
+    content = [{"type": "output_text", "text": block.text, "annotations": []}]
+    return {"type": "message", "role": "assistant", "status": "completed", "content": content, **mark}
+
+
+def _object(text: str | None) -> dict[str, Any]:
+    """Return the object that a signature holds; anything else is none of ours."""
+    try:
+        value = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+# --- the address ----------------------------------------------------------------------------------------------------
+
+
+def _address(model: Model, options: StreamOptions, key: str | None) -> tuple[str, dict[str, str | None]]:
+    headers: dict[str, str | None] = {"Authorization": f"Bearer {key}"} if key is not None else {}
+    return endpoint_url(model.base_url, "/responses"), dict(merge_headers(headers, model.headers, options.headers))
+
+
+def _key_providers(model: Model) -> tuple[str, ...]:
+    """Return whose key may go to the model's server: the named provider's, else OpenAI's on its own host."""
+    if model.provider:
+        return (model.provider,)
+    try:
+        return ("openai",) if urlsplit(model.base_url).hostname == _HOST else ()
+    except ValueError:
+        return ()
+
+
+_ADAPTER = Adapter(
+    api=API,
+    build_request=build_request,
+    address=_address,
+    key_providers=_key_providers,
+    read_stream=read_stream,
+    read_whole=read_whole,
+)
