@@ -94,8 +94,9 @@ class ExecutedToolCallBatch:
 class CallRecord:
     """All that is known of one call of a batch.
 
-    Threads: `executed` is written by the thread that runs the tool, everything else by the loop's thread; any thread
-    may read.
+    Threads: `executed` and what belongs to it are written by the thread that runs the tool, everything else by the
+    loop's thread; any thread may read. `runner` is claimed with `setdefault`, by the worker before it runs the tool or
+    by the loop's thread when the call is not to run any more.
     """
 
     call: ToolCall
@@ -103,6 +104,7 @@ class CallRecord:
     prepared: PreparedToolCall | None = None
     paused: bool = False
     begun: bool = False
+    runner: dict[str, str] = attrs.field(factory=dict)
     started_at: float | None = None
     ended_at: float | None = None
     thread_name: str | None = None

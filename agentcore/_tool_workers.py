@@ -72,6 +72,11 @@ class CallRunner:
                 self._finish(record)
             elif here and record.prepared.tool.timeout is None:
                 self._run_here(record)
+            elif record.begun and record.future is None and record.runner.setdefault("by", "nobody") == "nobody":
+                # Interrupted on its way to a worker, which it did not reach and will not.
+                self._leave(record)
+                record.finalized = self._refused(record, aborted_result(record.call, self._run.signal.reason))
+                self._finish(record)
             elif record.begun:
                 self._running[record] = None
             else:
@@ -211,39 +216,30 @@ class CallRunner:
     def _run_on_workers(self, waiting: deque[CallRecord]) -> None:
         while True:
             self._start_waiting(waiting)
-            self._look_at_running()
+            if self._look_at_running():
+                continue  # a slot or a name may have become free
             if not waiting and not self._running:
                 return
-            if waiting and len(self._running) < self._run.config.max_parallel_tools and self._startable(waiting):
-                continue
             try:
                 self._inbox.get(self._seconds_to_wait())
             except Empty:
                 pass
             self._raise_kept()
 
-    def _startable(self, waiting: deque[CallRecord]) -> bool:
-        """Return whether a waiting call need not wait: its name became free, was lost, or it was aborted."""
-        for record in waiting:
-            assert record.prepared is not None
-            if record.controller.signal.aborted or record.prepared.tool.exclusive not in self._names_in_use:
-                return True
-        return False
-
     def _start_waiting(self, waiting: deque[CallRecord]) -> None:
         """Start the calls for which there is a slot and whose name is free, in the order of the calls."""
         most = self._run.config.max_parallel_tools
         kept: list[CallRecord] = []
-        while waiting and (len(self._running) < most or self._run.signal.aborted):
+        while waiting:
             record = waiting.popleft()
             assert record.prepared is not None
             if not self._may_begin(record):
                 self._finish(record)
-            elif record.prepared.tool.exclusive in self._names_in_use:
+            elif len(self._running) >= most or record.prepared.tool.exclusive in self._names_in_use:
                 kept.append(record)
             else:
                 self._start(record)
-        waiting.extendleft(reversed(kept))
+        waiting.extend(kept)
 
     def _start(self, record: CallRecord) -> None:
         self._started += 1
@@ -262,6 +258,8 @@ class CallRunner:
             self._finish(record)
 
     def _work(self, record: CallRecord) -> None:
+        if record.runner.setdefault("by", "worker") != "worker":
+            return
         outcome = ExecutedToolCallOutcome(error_result(f"The call of `{record.call.name}` failed."), True)
         try:
             outcome = self._called(record)
@@ -275,26 +273,32 @@ class CallRunner:
         deadlines = [record.deadline for record in self._running if record.deadline is not None]
         return max(min(deadlines) - time.monotonic(), 0.0) if deadlines else None
 
-    def _look_at_running(self) -> None:
-        """Finish what has ended, send updates, ask calls to stop whose time is up, give up those that did not."""
+    def _look_at_running(self) -> bool:
+        """Finish what has ended, send updates, ask to stop what is out of time, give up what did not.
+
+        Return whether a call has ended.
+        """
+        before = len(self._running)
         for record in sorted((one for one in self._running if one.executed is not None), key=_end_of):
             self._leave(record)
             self._finish(record)
         for record in list(self._running):
             self.send_updates(record, _UPDATES_AT_ONCE)
-            now = time.monotonic()
-            if record.executed is not None:
-                continue  # it has ended just now, and has sent its wake-up
-            if record.controller.signal.aborted and not record.stopping:
+            if record.executed is None:  # else it has ended just now, and has sent its wake-up
+                self._look_at_clock(record, time.monotonic())
+        return len(self._running) < before
+
+    def _look_at_clock(self, record: CallRecord, now: float) -> None:
+        if record.controller.signal.aborted and not record.stopping:
+            self._ask_to_stop(record, now)
+        elif record.deadline is not None and now >= record.deadline:
+            if record.stopping:
+                self._abandon(record)
+            else:
+                assert record.prepared is not None
+                record.stop_reason = f"timed out after {record.prepared.tool.timeout:g} s"
                 self._ask_to_stop(record, now)
-            elif record.deadline is not None and now >= record.deadline:
-                if record.stopping:
-                    self._abandon(record)
-                else:
-                    assert record.prepared is not None
-                    record.stop_reason = f"timed out after {record.prepared.tool.timeout:g} s"
-                    self._ask_to_stop(record, now)
-                    record.controller.abort(record.stop_reason)
+                record.controller.abort(record.stop_reason)
 
     def _ask_to_stop(self, record: CallRecord, now: float) -> None:
         """Give a call its grace to return."""
