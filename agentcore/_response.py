@@ -15,6 +15,7 @@ from agentcore.errors import AbortRequested
 from agentcore.events import (
     DoneEvent,
     ErrorEvent,
+    MessageEndEvent,
     MessageStartEvent,
     MessageUpdateEvent,
     RequestRetryEvent,
@@ -68,6 +69,7 @@ def _request(run: Run) -> tuple[ModelContext, StreamOptions]:
     messages: Any = run.messages()
     if config.transform_context is not None:
         messages = _sequence(config.transform_context(messages, run.signal), "transform_context")
+        run.signal.raise_if_aborted()
     messages = _sequence(config.convert_to_llm(messages), "convert_to_llm")
     api_key = config.get_api_key(run.model.provider) if config.get_api_key is not None else None
     if coroutine_closed(api_key):
@@ -133,7 +135,10 @@ def _consumed(run: Run, response: Response, iterator: Iterator[StreamEvent]) -> 
                     response.partial = partial
                     sink(MessageUpdateEvent(partial, event))
             elif kind is DoneEvent or kind is ErrorEvent:
-                return _final(run, event)
+                # Recorded before the stream function is closed, which may be interrupted, or raise an abort.
+                message = _final(run, event)
+                response.end = MessageEndEvent(message)
+                return message
             elif kind is StartEvent:
                 if not started:
                     partial = event.partial  # type: ignore[union-attr]
@@ -142,7 +147,7 @@ def _consumed(run: Run, response: Response, iterator: Iterator[StreamEvent]) -> 
                     response.partial = partial
                     response.start = MessageStartEvent(partial)
                     run.emit(response.start)
-                    started = True
+                    response.start_is_sent = started = True
             elif kind is RequestRetryEvent:
                 run.emit(event)  # type: ignore[arg-type]
             else:

@@ -2,16 +2,19 @@
 
 Guarantees. An exception, Ctrl-C above all, may arrive between any two bytecodes of the loop's thread. The run must
 then still be closable: every event that was decided goes out exactly once, and every message is in `new_messages`
-exactly once. So an event is first put into `outbox`; `last` is set immediately before it is handed to `emit`, with no
-point between at which an interrupt can be raised; and it leaves the outbox afterwards. Whatever was interrupted,
-`flush()` goes on from there: an event whose delivery had begun is not delivered again, one that was only decided is.
-A message enters `new_messages` just before its `MessageEndEvent` goes out.
+exactly once. So events are first put into `outbox`, those that belong together at once; `last` is set immediately
+before an event is handed to `emit`, with no point between at which an interrupt can be raised; and it leaves the outbox
+afterwards. Whatever was interrupted, `flush()` goes on from there: an event whose delivery had begun is not delivered
+again, one that was only decided is. Who decides on an event keeps it, and notes that it was sent when `emit` has
+returned; to send it again in between does nothing. A message enters `new_messages` just before its `MessageEndEvent`
+goes out.
 """
 
 from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -19,7 +22,7 @@ import attrs
 
 from agentcore._arguments import compile_schema
 from agentcore._tool_batch import ToolBatch
-from agentcore._tool_calls import coroutine_closed, error_text
+from agentcore._tool_calls import ExecutedToolCallBatch, coroutine_closed, error_text
 from agentcore.abort import AbortController, AbortSignal
 from agentcore.config import AgentContext, AgentLoopConfig, AgentLoopTurnUpdate, StreamFn
 from agentcore.errors import AbortRequested
@@ -67,10 +70,11 @@ def drop_event(event: AgentEvent) -> None:
 
 @attrs.define(eq=False)
 class Response:
-    """The response that is being streamed: what has arrived of it, and its message once that is final."""
+    """The response that is being streamed: what has arrived of it, and the end of its message once that is final."""
 
     partial: AssistantMessage | PartialMessage | None = None
     start: MessageStartEvent | None = None
+    start_is_sent: bool = False
     end: MessageEndEvent | None = None
 
 
@@ -101,9 +105,10 @@ class Run:
         self._context: AgentContext | None = None
         self.use_context(context)
 
-        self.outbox: list[AgentEvent] = []
+        self.opening: tuple[AgentEvent, ...] = ()
+        self.outbox: deque[AgentEvent] = deque()
         self.last: AgentEvent | None = None
-        self._interrupted: AgentEvent | None = None
+        self._taken_over: list[AgentEvent] = []
         self._delivering = False
         self._closing = False
         self._commitment: tuple[AgentEvent | None, int] = (None, 0)
@@ -166,11 +171,9 @@ class Run:
 
     def emit(self, *events: AgentEvent) -> None:
         """Send events, in order, after those decided before; one that has gone out last is not sent again."""
-        for event in events:
-            if event is self.last or event is self._interrupted:
-                continue
-            if not any(event is waiting for waiting in self.outbox):
-                self.outbox.append(event)
+        known = (self.last, *self._taken_over, *self.outbox)
+        # All or none: an interrupt must not come between the start of a message and its end.
+        self.outbox.extend([event for event in events if not any(event is one for one in known)])
         self.flush()
 
     def flush(self) -> None:
@@ -188,7 +191,7 @@ class Run:
                     sink = self.sink
                     self.last = event
                     sink(event)
-                del outbox[0]
+                outbox.popleft()
         except Exception:
             self.sink = drop_event
             if not self._closing:
@@ -209,9 +212,14 @@ class Run:
             position = self.batch.position_of(event.message) if self.batch is not None else None
             self.new_messages.insert(len(self.new_messages) if position is None else position, event.message)
 
-    def inject(self, messages: Iterable[AgentMessage]) -> None:
-        """Add messages that did not come from the model."""
-        for message in messages:
+    def open(self, prompts: Iterable[AgentMessage]) -> None:
+        """Decide on the events that a run begins with; whatever stops it, the prompts are in the transcript."""
+        events = [event for message in prompts for event in (MessageStartEvent(message), MessageEndEvent(message))]
+        self.opening = (AgentStartEvent(), TurnStartEvent(), *events)
+
+    def inject(self, pending: Iterable[AgentMessage]) -> None:
+        """Add messages from a queue, one by one: those that a run does not get to can go back to it."""
+        for message in pending:
             self.emit(MessageStartEvent(message), MessageEndEvent(message))
 
     # --- responses and turns ----------------------------------------------------------------------------------------
@@ -220,15 +228,20 @@ class Run:
         """Put the final message of a response into the transcript."""
         response = self.response
         assert response is not None
-        if message.stop_reason not in ("error", "aborted") and message.tool_calls and self.batch is None:
+        if response.end is None:
+            response.end = MessageEndEvent(message)
+        failed = message.stop_reason in ("error", "aborted")
+        if not failed and message.tool_calls and self.batch is None:
             # Made before anybody sees the message, so that the arguments are copied before a listener can touch them,
             # and recorded before its end is sent, so that the calls are answered whatever comes in between.
             self.batch = ToolBatch(self, message, message.tool_calls, len(self.new_messages) + 1)
-        if response.end is None:
-            response.end = MessageEndEvent(message)
-        if response.start is None:
-            response.start = MessageStartEvent(message)
+        self.wants_reply = self.batch is not None
+        self.natural_end = message.stop_reason if failed else "completed"
+        if not response.start_is_sent:
+            if response.start is None:
+                response.start = MessageStartEvent(message)
             self.emit(response.start)
+            response.start_is_sent = True
         self.emit(response.end)
         self.turn = (message, ())
         self.response = None
@@ -246,6 +259,15 @@ class Run:
                 (), api=self.model.api, provider=self.model.provider, model=self.model.id, stop_reason="aborted"
             )
         return attrs.evolve(message, stop_reason=stop_reason, error=error)
+
+    def answer_calls(self, batch: ToolBatch) -> ExecutedToolCallBatch:
+        """Run the tool calls of the turn, or what an interrupt has left of them, and close the turn."""
+        executed = batch.advance()
+        self.turn = (batch.message, executed.messages)
+        self.wants_reply = not (executed.terminate or executed.paused)
+        self.natural_end = "paused" if executed.paused else "terminated" if executed.terminate else "completed"
+        self.end_turn(executed.messages)
+        return executed
 
     def end_turn(self, results: tuple[ToolResultMessage, ...] = ()) -> None:
         """Close the turn that is open."""
@@ -308,41 +330,39 @@ class Run:
     def close(self, failure: BaseException) -> str:
         """Stop everything and close what is open; return the reason the run ends with.
 
-        An abort or an interrupt leaves an `aborted` message as the last word; a failure of a hook or of `emit` adds
-        none if no response was open.
+        An abort or an interrupt leaves an `aborted` message as the last word, if a reply was wanted; a failure of a
+        hook or of `emit` adds none if no response was open. Once more, after an interrupt, it goes on from there.
         """
         failed = isinstance(failure, Exception)
         self._delivering = False
         self._closing = True
-        self._interrupted = self.last
+        # Whoever decided on these may not have noted yet that they were sent, and will want to send them again.
+        self._taken_over.extend([event for event in (self.last, *self.outbox) if event is not None])
         reason = failure.reason if isinstance(failure, AbortRequested) else None
         if reason is None or failed:
             reason = "the run failed" if failed else "interrupted"
         self.failure = error_text(failure) if failed else str(reason)
-        self.failure_kind = type(failure).__name__
+        self.failure_kind = type(failure).__name__ if failed else None
         self.controller.abort(reason)
         self.flush()
         if self.last is None:
-            self.emit(AgentStartEvent())
+            self.emit(*self.opening)
         response = self.response
         if response is not None and (response.start is not None or response.end is not None or not failed):
             self._cut_response()
         self.response = None
         if self.batch is not None:
-            batch = self.batch
-            batch.advance()
-            self.wants_reply = not batch.terminate
-            self.end_turn(batch.results())
+            self.answer_calls(self.batch)
         elif self.turn is not None and type(self.last) is not TurnEndEvent:
             self.end_turn(self.turn[1])
-        if not failed:
-            self._say_aborted()
-        return "error" if failed else "aborted"
+        if failed:
+            return "error"
+        self._say_aborted()
+        return self.natural_end if isinstance(failure, AbortRequested) else "aborted"
 
     def _cut_response(self) -> None:
         response = self.response
         assert response is not None
-        self.wants_reply = False
         if response.end is not None and isinstance(response.end.message, AssistantMessage):
             self.finish_response(response.end.message)
         else:
@@ -350,7 +370,7 @@ class Run:
 
     def _say_aborted(self) -> None:
         """Close an open turn, or add a last one, with an empty aborted message, if a reply was wanted."""
-        open_turn = type(self.last) not in (type(None), AgentStartEvent, TurnEndEvent, AgentEndEvent)
+        open_turn = type(self.last) not in (TurnEndEvent, AgentEndEvent)
         if type(self.last) is AgentEndEvent or not (open_turn or self.wants_reply):
             return
         if not open_turn:

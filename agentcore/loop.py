@@ -30,13 +30,13 @@ import attrs
 
 from agentcore._response import respond
 from agentcore._run import Run, as_messages
-from agentcore._scope import entered
+from agentcore._scope import current, enter, restore
 from agentcore._tool_batch import ToolBatch
 from agentcore._tool_calls import BeforeHook, coroutine_closed
 from agentcore.abort import AbortSignal
 from agentcore.config import AgentContext, AgentLoopConfig, PrepareNextTurnContext, RecoverContext, StreamFn
 from agentcore.errors import AbortRequested, NothingToContinueError
-from agentcore.events import AgentEvent, AgentStartEvent, TurnStartEvent
+from agentcore.events import AgentEvent, TurnStartEvent
 from agentcore.messages import AgentMessage, AssistantMessage, ToolCall, ToolResultMessage
 from agentcore.streams import EventStream
 
@@ -213,27 +213,48 @@ class ResumedCalls:
 
 def drive(run: Run, prompts: Iterable[AgentMessage] = (), resumed: ResumedCalls | None = None) -> list[AgentMessage]:
     """Run to the end, whichever it is, and leave nothing open."""
-    with entered(run):
+    outside = current()
+    run.open(prompts)
+    try:
         try:
-            try:
-                run.end(_turns(run, prompts, resumed))
-            except BaseException as failure:
-                run.end(run.close(failure))
-                if not isinstance(failure, AbortRequested):
-                    raise
+            enter(run)
+            if resumed is not None:
+                run.batch = ToolBatch(run, resumed.message, resumed.calls, len(run.new_messages), resumed.decide)
+            _drive(run)
+        except Exception:
+            raise
+        except BaseException as interrupt:
+            # Also one that comes while an abort or a failure is being closed; a second one here is raised at once.
+            run.end(run.close(interrupt))
+            raise
         finally:
-            run.controller.close()
+            _leave(run, outside)
+    finally:
+        _leave(run, outside)  # again, if an interrupt has ended the first try
     return run.new_messages
 
 
-def _turns(run: Run, prompts: Iterable[AgentMessage], resumed: ResumedCalls | None) -> str:
+def _leave(run: Run, outside: tuple[object, ...]) -> None:
+    restore(outside)
+    run.controller.close()
+
+
+def _drive(run: Run) -> None:
+    """Run to the end, unless it is an interrupt."""
+    try:
+        run.end(_turns(run))
+    except (Exception, AbortRequested) as failure:
+        run.end(run.close(failure))
+        if not isinstance(failure, AbortRequested):
+            raise
+
+
+def _turns(run: Run) -> str:
     """Run turn after turn; return why the run is over."""
-    run.emit(AgentStartEvent(), TurnStartEvent())
-    run.inject(prompts)
+    run.emit(*run.opening)
     turn_is_open = True
-    pending: tuple[AgentMessage, ...] = ()
-    if resumed is not None:
-        over = _resume(run, resumed)
+    if run.batch is not None:  # calls that an earlier run left open
+        over = _run_batch(run, run.batch)
         if over is not None:
             return over
         turn_is_open = False
@@ -242,10 +263,9 @@ def _turns(run: Run, prompts: Iterable[AgentMessage], resumed: ResumedCalls | No
         while run.wants_reply or pending:
             if not turn_is_open:
                 run.emit(TurnStartEvent())
+            run.inject(pending)
             turn_is_open = False
             run.wants_reply = True
-            run.inject(pending)
-            pending = ()
             over = _turn(run)
             if over is not None:
                 return over
@@ -269,33 +289,19 @@ def _turn(run: Run) -> str | None:
     if message.stop_reason == "error":
         return _recover(run, message)
     if message.stop_reason == "aborted":
-        run.wants_reply = False
         run.end_turn()
         return "aborted"
     run.failures_in_a_row = 0
-    return _run_batch(run)
+    if run.batch is not None:
+        return _run_batch(run, run.batch)
+    run.end_turn()
+    return _after_turn(run, message, ())
 
 
-def _resume(run: Run, resumed: ResumedCalls) -> str | None:
-    """Answer calls that an earlier run left open."""
-    run.turn = (resumed.message, ())
-    run.batch = ToolBatch(run, resumed.message, resumed.calls, len(run.new_messages), resumed.decide)
-    return _run_batch(run)
-
-
-def _run_batch(run: Run) -> str | None:
-    """Run the tool calls of the turn's message, if there are any, and end the turn."""
-    assert run.turn is not None
-    message, batch = run.turn[0], run.batch
-    if batch is None:
-        run.wants_reply, run.natural_end = False, "completed"
-        run.end_turn()
-        return _after_turn(run, message, ())
-    executed = batch.advance()
-    run.wants_reply = not executed.terminate
-    run.natural_end = "terminated" if executed.terminate else "completed"
-    run.end_turn(executed.messages)
-    return "paused" if executed.paused else _after_turn(run, message, executed.messages)
+def _run_batch(run: Run, batch: ToolBatch) -> str | None:
+    """Run the tool calls of a turn and end it."""
+    executed = run.answer_calls(batch)
+    return "paused" if executed.paused else _after_turn(run, batch.message, executed.messages)
 
 
 def _aborted(run: Run) -> str | None:
@@ -316,6 +322,9 @@ def _after_turn(run: Run, message: AssistantMessage, results: Sequence[ToolResul
     if prepare is not None:
         context = PrepareNextTurnContext(message, results, run.context(), run.new_messages)
         run.apply(prepare(context, run.signal), "prepare_next_turn")
+        over = _aborted(run)
+        if over is not None:
+            return over
     if should_stop is not None:
         stop = should_stop(PrepareNextTurnContext(message, results, run.context(), run.new_messages))
         if coroutine_closed(stop):
