@@ -47,6 +47,7 @@ _NO_OUTPUT = "(no output)"
 _TOOL_NAME = re.compile("[a-zA-Z0-9_-]{1,64}")
 _NOT_IN_A_NAME = re.compile("[^a-zA-Z0-9_-]")
 _LONGEST_NAME = 64
+_DIGEST_LENGTH = 8
 _ALPHANUMERIC = string.digits + string.ascii_letters
 
 
@@ -55,12 +56,18 @@ class IdRule:
     """Which tool-call ids an API accepts.
 
     `allowed` is the inside of a regular expression's character class, `longest` the greatest length. With `exact` an id
-    must have that length and is made of letters and digits.
+    must have that length and is made of letters and digits. Raises `ValueError` for a rule that leaves no room to make
+    ids up.
     """
 
     allowed: str = "a-zA-Z0-9_-"
     longest: int = 64
     exact: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        needed = _ALPHANUMERIC if self.exact else string.hexdigits.lower() + "_"
+        if self.longest < _DIGEST_LENGTH + 1 or not re.fullmatch(f"[{self.allowed}]+", needed):
+            raise ValueError(f"tool-call ids need {_DIGEST_LENGTH + 1} characters or more, {needed!r} among them")
 
     def accepts(self, id: str) -> bool:
         """Return whether an id may be sent as it is."""
@@ -241,7 +248,7 @@ def _rewritten(wanted: str, number: int, rule: IdRule) -> str:
     if rule.exact:
         return "".join(_ALPHANUMERIC[byte % len(_ALPHANUMERIC)] for byte in digest[: rule.longest])
     kept = re.sub(f"[^{rule.allowed}]", "_", wanted) or "call"
-    ending = "_" + digest.hex()[:8]
+    ending = "_" + digest.hex()[:_DIGEST_LENGTH]
     return kept[: rule.longest - len(ending)] + ending
 
 

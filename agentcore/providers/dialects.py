@@ -9,6 +9,7 @@ them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -241,7 +242,7 @@ def dialect_of(model: Model) -> Dialect:
         overrides["levels"] = {**dialect.levels, **overrides["levels"]}
     try:
         return attrs.evolve(dialect, **overrides)
-    except TypeError as error:
+    except (TypeError, ValueError, re.error) as error:
         raise ValueError(f"`Model.compat` has a value that does not fit: {error}") from None
 
 
