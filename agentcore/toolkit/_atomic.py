@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
-from agentcore.toolkit._files import close_all, open_into
+from agentcore.toolkit._files import close_all, descriptors, open_into
 
 if sys.platform != "win32":
     import fcntl
@@ -53,9 +53,11 @@ def replace_content(
             close_all(temporary.held)  # an open file cannot be renamed there
         still_wanted()
         os.replace(temporary.path, name, src_dir_fd=folder, dst_dir_fd=folder)
-        temporary.path = ""
     finally:
-        temporary.remove()
+        try:
+            temporary.remove()
+        finally:
+            temporary.remove()  # for an interrupt just before; otherwise there is nothing left to remove
 
 
 class _Temporary:
@@ -81,7 +83,7 @@ class _Temporary:
         """Remove the file, unless it was renamed (then nothing has its name), and give up the lock."""
         if self.path:
             _unlink(self.folder, self.path)
-        close_all(self.held)
+        close_all(self.held)  # not before: without its lock the file counts as left behind
 
 
 def _lock(descriptor: int) -> bool:
@@ -98,31 +100,27 @@ def _clean_up(folder: int | None, where: str) -> None:
     """Remove the temporary files of writers that no longer live: their locks went with them."""
     for name in _leftovers(folder, where):
         path = os.path.join(where, name)
-        held: list[int] = []
         try:
-            # For writing, because some network file systems lock nothing else.
-            descriptor = open_into(held, path, _CLEANING, dir_fd=folder)
-            if stat.S_ISREG(os.fstat(descriptor).st_mode) and _lock(descriptor):
-                _unlink(folder, path)
+            with descriptors() as held:
+                # For writing, because some network file systems lock nothing else.
+                descriptor = open_into(held, path, _CLEANING, dir_fd=folder)
+                if stat.S_ISREG(os.fstat(descriptor).st_mode) and _lock(descriptor):
+                    _unlink(folder, path)
         except OSError:
             continue
-        finally:
-            close_all(held)
 
 
 def _leftovers(folder: int | None, where: str) -> list[str]:
-    held: list[int] = []
     try:
-        place: int | str = where or "."
-        if folder is not None:
-            # Opened anew: the descriptor that is there may be good for passing through only.
-            place = open_into(held, ".", os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
-        with os.scandir(place) as entries:
-            return [entry.name for entry in entries if entry.name.startswith(_PREFIX)]
+        with descriptors() as held:
+            place: int | str = where or "."
+            if folder is not None:
+                # Opened anew: the descriptor that is there may be good for passing through only.
+                place = open_into(held, ".", os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
+            with os.scandir(place) as entries:
+                return [entry.name for entry in entries if entry.name.startswith(_PREFIX)]
     except OSError:
         return []
-    finally:
-        close_all(held)
 
 
 def _write(descriptor: int, data: bytes) -> None:
@@ -155,18 +153,16 @@ def _copy_extended_attributes(folder: int | None, name: str, descriptor: int) ->
     """Copy access lists and labels (Linux)."""
     if sys.platform != "linux":
         return
-    held: list[int] = []
     try:
-        source = open_into(held, name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
-        for attribute in os.listxattr(source):
-            try:
-                os.setxattr(descriptor, attribute, os.getxattr(source, attribute))
-            except OSError:
-                continue  # not ours to set
+        with descriptors() as held:
+            source = open_into(held, name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+            for attribute in os.listxattr(source):
+                try:
+                    os.setxattr(descriptor, attribute, os.getxattr(source, attribute))
+                except OSError:
+                    continue  # not ours to set
     except OSError:
         pass  # not ours to read, or the file system has none
-    finally:
-        close_all(held)
 
 
 def _unlink(folder: int | None, path: str) -> None:

@@ -12,7 +12,7 @@ from typing import Final
 
 from agentcore.toolkit._results import Refusal
 
-__all__ = ["close_all", "open_into", "opened", "refuse_special"]
+__all__ = ["close_all", "descriptors", "open_into", "opened", "refuse_special"]
 
 _NAMES_SHOWN: Final = 50
 
@@ -37,9 +37,21 @@ def open_into(held: list[int], path: str, flags: int, mode: int = 0o777, *, dir_
 
 
 def close_all(held: list[int]) -> None:
-    """Close the descriptors of a list, and empty it."""
-    while held:
-        os.close(held.pop())
+    """Close the descriptors of a list and empty it, each in one step too: none is closed twice or forgotten."""
+    [*map(os.close, map(held.pop, [-1] * len(held)))]
+
+
+@contextmanager
+def descriptors() -> Iterator[list[int]]:
+    """Give a list for `open_into`, and close what is in it in the end."""
+    held: list[int] = []
+    try:
+        yield held
+    finally:
+        try:
+            close_all(held)
+        finally:
+            close_all(held)  # for an interrupt just before; otherwise there is nothing left
 
 
 @contextmanager
@@ -47,14 +59,11 @@ def opened(folder: int | None, name: str, given: str) -> Iterator[BufferedReader
     """Open a file for reading; `given` is how the model wrote its path. Raises `Refusal` for anything but a file."""
     # Looked at first: opening a device can already do something.
     refuse_special(os.stat(name, dir_fd=folder, follow_symlinks=False), folder, name, given)
-    held: list[int] = []
-    try:
+    with descriptors() as held:
         descriptor = open_into(held, name, _FLAGS, dir_fd=folder)
         refuse_special(os.fstat(descriptor), folder, name, given)
         with open(descriptor, "rb", closefd=False) as file:
             yield file
-    finally:
-        close_all(held)
 
 
 def refuse_special(found: os.stat_result, folder: int | None, name: str, given: str) -> None:
@@ -69,16 +78,14 @@ def refuse_special(found: os.stat_result, folder: int | None, name: str, given: 
 
 
 def _entries(folder: int | None, name: str) -> str:
-    held: list[int] = []
     try:
-        where: int | str = name
-        if folder is not None:
-            where = open_into(held, name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-        with os.scandir(where) as entries:
-            names = sorted(entry.name + "/" * entry.is_dir() for entry in entries)
+        with descriptors() as held:
+            where: int | str = name
+            if folder is not None:
+                where = open_into(held, name, _FLAGS | os.O_DIRECTORY, dir_fd=folder)
+            with os.scandir(where) as entries:
+                names = sorted(entry.name + "/" * entry.is_dir() for entry in entries)
     except OSError:
         return "what cannot be listed"
-    finally:
-        close_all(held)
     more = f", … ({len(names):,} entries in all)" if len(names) > _NAMES_SHOWN else ""
     return ", ".join(names[:_NAMES_SHOWN]) + more or "nothing"

@@ -13,7 +13,7 @@ from typing import Final
 
 import attrs
 
-from agentcore.toolkit._files import close_all, open_into
+from agentcore.toolkit._files import descriptors, open_into
 from agentcore.toolkit._results import Refusal, os_error_text
 
 __all__ = ["Place", "Target"]
@@ -49,8 +49,7 @@ class Target:
             yield None, self.path
             return
         *folders, name = self.below_root.split(os.sep)
-        held: list[int] = []
-        try:
+        with descriptors() as held:
             descriptor = open_into(held, self.root, _PASSING)
             for folder in folders:
                 if create:
@@ -60,8 +59,6 @@ class Target:
                         pass
                 descriptor = open_into(held, folder, _PASSING | _NO_LINK, dir_fd=descriptor)
             yield descriptor, name
-        finally:
-            close_all(held)
 
 
 @attrs.frozen

@@ -85,6 +85,7 @@ _MEANING = {
     errno.ENAMETOOLONG: "the name is too long",
     errno.ELOOP: "too many symbolic links, or a loop of them",
     errno.ENOENT: "no such file or folder",
+    errno.EEXIST: "a part of the path is a file, not a folder",
     errno.ENOTDIR: "a part of the path is a file, not a folder",
     errno.EISDIR: "it is a folder",
     errno.ETXTBSY: "it is a program that is running",

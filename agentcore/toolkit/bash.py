@@ -226,7 +226,10 @@ class _Bash:
         except StartError as error:
             return failed(_start_failure(error.reason, execution, shell), BashToolDetails())
         finally:
-            run.output.file.close()
+            try:
+                run.output.file.close()
+            finally:
+                run.output.file.close()  # for an interrupt just before; otherwise there is nothing left to close
 
     def _prepared(self, params: dict[str, Any], context: Any, signal: AbortSignal) -> BashExecution:
         command = params.get("command")
