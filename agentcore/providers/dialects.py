@@ -155,7 +155,6 @@ DIALECTS: tuple[Dialect, ...] = (
     Dialect(
         name="mistral",
         hosts=("api.mistral.ai",),
-        include_usage=False,  # it always tells
         levels=_efforts("high high high high high high", off={"reasoning_effort": "none"}),
         reasoning_field="content",
         tool_ids=IdRule("a-zA-Z0-9", 9, exact=True),
