@@ -85,9 +85,13 @@ class ToolBatch:
                 self._prepare(record)
             self._runner.execute(group, here=sequential)
             for record in group:
-                self._deliver(record)
+                if not self._is_paused(record):
+                    self._deliver(record)
+                elif self.run.signal.aborted and not self._has_begun_to_deliver():
+                    self._answer_paused(record)
         for record in self.records:
-            self._deliver(record)  # a paused call is answered when the run was aborted after it
+            if self._is_paused(record) and self.run.signal.aborted:
+                self._answer_paused(record)  # late, since other results are out: it was aborted meanwhile
             record.controller.close()
         self._runner.close()
         return ExecutedToolCallBatch(self.results(), self.terminate, self.paused)
@@ -112,7 +116,13 @@ class ToolBatch:
     @property
     def paused(self) -> bool:
         """Whether a call is left without a result."""
-        return any(record.paused and record.finalized is None for record in self.records)
+        return any(self._is_paused(record) for record in self.records)
+
+    def _is_paused(self, record: CallRecord) -> bool:
+        return record.paused and record.finalized is None
+
+    def _has_begun_to_deliver(self) -> bool:
+        return any(_MESSAGE_START in record.events for record in self.records)
 
     def position_of(self, message: AgentMessage) -> int | None:
         """Return where in the run's messages a result belongs: after those of the calls before it."""
@@ -171,6 +181,10 @@ class ToolBatch:
         record.finalized = FinalizedToolCallOutcome(record.call, result, True)
         self._finish(record)
 
+    def _answer_paused(self, record: CallRecord) -> None:
+        self._answer(record, aborted_result(record.call, self.run.signal.reason))
+        self._deliver(record)
+
     def _finish(self, record: CallRecord) -> None:
         """Say the last word on a call that has ended, and send its end."""
         if _END not in record.events:  # an update that comes later is dropped
@@ -227,10 +241,6 @@ class ToolBatch:
 
     def _deliver(self, record: CallRecord) -> None:
         """Put the result of a call into the transcript."""
-        if record.paused and record.finalized is None:
-            if not self.run.signal.aborted:
-                return
-            self._answer(record, aborted_result(record.call, self.run.signal.reason))
         final = record.finalized
         assert final is not None
         self._finish(record)

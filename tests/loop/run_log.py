@@ -20,9 +20,22 @@ from agentcore.events import (
 from agentcore.messages import AssistantMessage, ToolResultMessage
 
 
-def problems_of(log: Sequence[Any], added: Sequence[Any]) -> list[str]:
-    """Return what is wrong with the events and the messages of a run that has ended; nothing if all is well."""
-    return [*_nesting(log), *_messages(log, added), *_answers(log, added)]
+def problems_of(
+    log: Sequence[Any], added: Sequence[Any], *, emit_failed: bool = False, pauses: bool = False
+) -> list[str]:
+    """Return what is wrong with the events and the messages of a run that has ended; nothing if all is well.
+
+    After a failure of `emit` there are no closing events. A paused call that is aborted may be answered late.
+    """
+    if emit_failed:
+        return _answers(added)
+    problems = [*_nesting(log), *_messages(log, added, pauses=pauses)]
+    paused = log[-1].reason in ("paused", "aborted") if pauses and type(log[-1]) is AgentEndEvent else False
+    problems += _answers(added, _paused_calls(log) if paused else ())
+    for message in added:
+        if isinstance(message, ToolResultMessage):
+            problems += _executions(log, message)
+    return problems
 
 
 def _nesting(log: Sequence[Any]) -> list[str]:
@@ -64,10 +77,11 @@ def _brief(log: Sequence[Any]) -> str:
     return " ".join(type(event).__name__.removesuffix("Event") for event in log)
 
 
-def _messages(log: Sequence[Any], added: Sequence[Any]) -> list[str]:
+def _messages(log: Sequence[Any], added: Sequence[Any], *, pauses: bool) -> list[str]:
     """The messages that ended are the messages that were added, once each, in order."""
+    order = sorted if pauses else list
     ended = [event.message for event in log if type(event) is MessageEndEvent]
-    if [id(message) for message in ended] != [id(message) for message in added]:
+    if order([id(message) for message in ended]) != order([id(message) for message in added]):
         roles = [message.role for message in ended], [message.role for message in added]
         return [f"other messages ended than were added: {roles[0]} and {roles[1]}"]
     last = log[-1]
@@ -76,8 +90,8 @@ def _messages(log: Sequence[Any], added: Sequence[Any]) -> list[str]:
     return []
 
 
-def _answers(log: Sequence[Any], added: Sequence[Any]) -> list[str]:
-    """Every call of a finished response has one result, in order, and one start and one end before it."""
+def _answers(added: Sequence[Any], paused: Sequence[str] = ()) -> list[str]:
+    """Every call of a finished response has one result, in order; but for paused ones of the last response."""
     problems = []
     at = 0
     while at < len(added):
@@ -87,30 +101,20 @@ def _answers(log: Sequence[Any], added: Sequence[Any]) -> list[str]:
             continue
         results = []
         while at < len(added) and isinstance(added[at], ToolResultMessage):
-            results.append(added[at])
+            results.append(added[at].tool_call_id)
             at += 1
         finished = message.stop_reason not in ("error", "aborted")
         calls = [call.id for call in message.tool_calls] if finished else []
-        answered = [result.tool_call_id for result in results]
-        paused = bool(log) and type(log[-1]) is AgentEndEvent and at == len(added)
-        if answered != calls and not (
-            paused and log[-1].reason in ("paused", "aborted") and _paused(log, calls, answered)
-        ):
-            problems.append(f"the calls {calls} were answered for {answered}")
-    results = [message for message in added if isinstance(message, ToolResultMessage)]
-    for result in results:
-        problems += _executions(log, result)
+        if results != calls and not (at == len(added) and results == [call for call in calls if call not in paused]):
+            problems.append(f"the calls {calls} were answered for {results}")
     return problems
 
 
-def _paused(log: Sequence[Any], calls: list[str], answered: list[str]) -> bool:
-    """Tell whether each unanswered call was started, and no more than started."""
-    rest = [call for call in calls if call not in answered]
+def _paused_calls(log: Sequence[Any]) -> list[str]:
+    """Return the calls that were started, and no more than started."""
     started = [event.tool_call_id for event in log if type(event) is ToolExecutionStartEvent]
     ended = [event.tool_call_id for event in log if type(event) is ToolExecutionEndEvent]
-    return [call for call in calls if call in answered] == answered and all(
-        call in started and call not in ended for call in rest
-    )
+    return [call for call in started if call not in ended]
 
 
 def _executions(log: Sequence[Any], result: ToolResultMessage) -> list[str]:
