@@ -51,7 +51,7 @@ def as_messages(value: Any, what: str) -> tuple[AgentMessage, ...]:
         return ()
     if isinstance(value, str):
         return (UserMessage(value),)
-    if isinstance(value, AgentMessage):
+    if _is_message(value):
         return (value,)
     if coroutine_closed(value):
         raise TypeError(f"{what} is a coroutine; hooks here are plain functions")
@@ -59,9 +59,14 @@ def as_messages(value: Any, what: str) -> tuple[AgentMessage, ...]:
         raise TypeError(f"{what} must be text, a message or messages, not {type(value).__name__}")
     messages = tuple(value)
     for message in messages:
-        if not isinstance(message, AgentMessage):
+        if not _is_message(message):
             raise TypeError(f"{what} holds messages such as `UserMessage(…)`, not {type(message).__name__}")
     return messages
+
+
+def _is_message(value: Any) -> bool:
+    # A class has the attributes of its instances, and a message that has not finished those of one that has.
+    return isinstance(value, AgentMessage) and not isinstance(value, (type, PartialMessage))
 
 
 def drop_event(event: AgentEvent) -> None:

@@ -186,7 +186,7 @@ def _streamed(
     prompts: Sequence[AgentMessage],
     max_queue_size: int | None,
 ) -> EventStream[AgentEvent]:
-    new_run(context, config, _nowhere, None, stream_fn).controller.close()  # checks the arguments, here and now
+    new_run(context, config, _nowhere, signal, stream_fn).controller.close()  # checks the arguments, here and now
 
     def run(emit: Callable[[AgentEvent], None], own: AbortSignal, new_messages: list[AgentMessage]) -> None:
         drive(new_run(context, config, emit, own, stream_fn, new_messages), prompts)
