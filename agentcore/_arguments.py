@@ -15,7 +15,7 @@ from functools import lru_cache
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, NoReturn, Protocol, cast
 
-from agentcore._coercion import NOTHING, Mender, NotJsonError, coerced, copied
+from agentcore._coercion import NOTHING, Mender, NotJsonError, coerced, copied, holds_whole_float
 from agentcore._problems import cut, dotted, kind_of, problems_of, shown_as_json
 from agentcore._records import represented
 from agentcore.errors import ToolArgumentsError
@@ -45,12 +45,16 @@ class ToolSchema(Protocol):
 
 
 class _Compiled:
-    """A validator; copies share it, and a pickle leaves it behind to be compiled again."""
+    """The validators of a schema; copies share them, and a pickle leaves them behind to be compiled again.
 
-    __slots__ = ("validator",)
+    For `strict` a float is no integer, not even 5.0, so that it gets noticed and made one; `plain` has the last word.
+    """
 
-    def __init__(self, validator: Any) -> None:
-        self.validator = validator
+    __slots__ = ("plain", "strict")
+
+    def __init__(self, strict: Any, plain: Any) -> None:
+        self.strict = strict
+        self.plain = plain
 
     def __deepcopy__(self, memo: Any) -> _Compiled:
         return self
@@ -75,7 +79,7 @@ def compile_schema(tool: ToolSchema) -> None:
     if tool.compiled is not None:
         return
     try:
-        compiled = _Compiled(_validator(tool.parameters))
+        compiled = _compiled(tool.parameters)
     except RecursionError:
         raise ValueError(f"the schema of tool {tool.name!r} is nested too deeply") from None
     except _Refused as refused:
@@ -88,26 +92,27 @@ class _Refused(Exception):
     """Why a schema cannot be used."""
 
 
-def _validator(parameters: dict[str, Any]) -> Any:
+def _compiled(parameters: dict[str, Any]) -> _Compiled:
     from referencing import Registry
     from referencing.jsonschema import specification_with
 
     # A copy, since `$schema` is taken out of it: the validator would otherwise leave our class at each such place.
     schema = copy.deepcopy(parameters)
     dialect = schema.pop("$schema", _DEFAULT_DIALECT)
-    cls = _validator_class(dialect) if isinstance(dialect, str) else None
-    if cls is None:
+    classes = _validator_classes(dialect) if isinstance(dialect, str) else None
+    if classes is None:
         raise _Refused(f"`$schema` names no known draft of JSON Schema: {shown_as_json(dialect, _LONGEST_VALUE)}")
-    _SchemaCheck(cls, dialect, specification_with(dialect), schema).run()
-    return cls(schema, registry=Registry())
+    strict, plain = classes
+    _SchemaCheck(plain, dialect, specification_with(dialect), schema).run()
+    return _Compiled(strict(schema, registry=Registry()), plain(schema, registry=Registry()))
 
 
 @lru_cache(maxsize=16)
-def _validator_class(dialect: str) -> Any:
-    """Return the validator of a draft, with two changes; `None` for a draft that is not known.
+def _validator_classes(dialect: str) -> tuple[Any, Any] | None:
+    """Return the strict and the plain validator of a draft; `None` for a draft that is not known.
 
-    A float is no integer, not even 5.0, so that it gets noticed and made one. An error of `anyOf` or `oneOf` keeps the
-    validator that found it, which knows the place that references are relative to.
+    In the strict one an error of `anyOf` or `oneOf` keeps the validator that found it, which knows the place that
+    references are relative to.
     """
     from jsonschema import validators
 
@@ -117,7 +122,7 @@ def _validator_class(dialect: str) -> Any:
     keywords = {name: _remembering(base.VALIDATORS[name]) for name in ("anyOf", "oneOf") if name in base.VALIDATORS}
     strict = base.TYPE_CHECKER.redefine("integer", _is_integer)
     extend: Any = validators.extend
-    return extend(base, validators=keywords, type_checker=strict)
+    return extend(base, validators=keywords, type_checker=strict), base
 
 
 def _is_integer(checker: Any, instance: Any) -> bool:
@@ -313,7 +318,7 @@ def _checked(tool: ToolSchema, arguments: Any, *, lenient: bool) -> dict[str, An
             value: dict[str, Any] = copied(arguments)
         except NotJsonError:
             _raise(tool, arguments, _not_json(arguments, ()))
-        value, errors = Mender(lenient).mend(value, tool.compiled.validator.iter_errors)
+        value, errors = _mended(tool.compiled, value, lenient)
         if errors:
             _raise(tool, arguments, [line for error in errors for line in problems_of(error)])
         return value
@@ -324,6 +329,19 @@ def _checked(tool: ToolSchema, arguments: Any, *, lenient: bool) -> dict[str, An
     except Exception as error:  # such as a number too large for the arithmetic of `multipleOf`
         reason = f"{type(error).__name__}: {cut(str(error), _LONGEST_VALUE)}"
         raise ToolArgumentsError(f"the arguments of tool {tool.name!r} cannot be validated ({reason})") from error
+
+
+def _mended(compiled: _Compiled, value: dict[str, Any], lenient: bool) -> tuple[Any, list[Any]]:
+    """Return the value as the schema wants it, and what is wrong with it all the same."""
+    # Only about whole floats the two validators may disagree: under `not`, `if` or `oneOf` the strict one may pass
+    # what is not valid, or fail what is.
+    original = copied(value) if holds_whole_float(value) else None
+    value, errors = Mender(lenient).mend(value, compiled.strict.iter_errors)
+    if original is not None:
+        errors = errors or list(compiled.plain.iter_errors(value))
+        if errors and compiled.plain.is_valid(original):
+            return original, []
+    return value, errors
 
 
 def _raise(tool: ToolSchema, received: Any, problems: Iterable[str]) -> NoReturn:

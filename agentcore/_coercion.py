@@ -11,7 +11,7 @@ from typing import Any
 
 from agentcore._problems import missing_keys
 
-__all__ = ["Mender", "NOTHING", "NotJsonError", "coerced", "copied"]
+__all__ = ["Mender", "NOTHING", "NotJsonError", "coerced", "copied", "holds_whole_float"]
 
 NOTHING: Any = object()
 """What `coerced` returns where a value cannot be had as the type wanted."""
@@ -121,7 +121,7 @@ class Mender:
         found_by, keyword, branches = getattr(error, "found_by", None), error.validator, error.validator_value
         if found_by is None:  # found by a part of another draft
             return NOTHING
-        menders = [Mender(False, self.budget)] if _holds_whole_float(current) else []
+        menders = [Mender(False, self.budget)] if holds_whole_float(current) else []
         for mender in [*menders, self] if self.lenient else menders:
             for branch in branches:
                 if self.budget[0] <= 0:
@@ -134,11 +134,12 @@ class Mender:
         return NOTHING
 
 
-def _holds_whole_float(value: Any) -> bool:
+def holds_whole_float(value: Any) -> bool:
+    """Return whether a float such as 5.0 is anywhere in a value."""
     if isinstance(value, dict):
-        return any(map(_holds_whole_float, value.values()))
+        return any(map(holds_whole_float, value.values()))
     if isinstance(value, list):
-        return any(map(_holds_whole_float, value))
+        return any(map(holds_whole_float, value))
     return isinstance(value, float) and value.is_integer()
 
 
