@@ -35,6 +35,26 @@ BASES = {"anthropic-messages": "", "google-generative-ai": "/v1beta"}
 NO_ORDER = {"openai-completions"}
 """APIs without an order of blocks on the wire: ours is the order of arrival, the recorded one made up."""
 
+BARE_SIGNATURES = {"openai-completions", "anthropic-messages"}
+"""APIs whose signatures are kept as they are; others need more beside them to be sent back, and keep both in one."""
+
+EXPLAINED = {
+    "goog-google-sse-signature-on-empty-text-image-in": (
+        {"blocks"},
+        "the empty part that carries the signature has to go back as a part of its own, so it is a block of its own",
+    ),
+    "goog-google-vertex-sse-finish-reason-missing-no-role": (
+        {"error"},
+        "nothing in the stream says that it is whole, so it counts as cut off",
+    ),
+    "resp-openai-json-status-queued": ({"error"}, "a response that waits in a queue is no answer yet"),
+    "resp-openai-sse-item-custom-tool-call": (
+        {"tool_calls.count", "blocks"},
+        "a call of a custom tool has text instead of arguments; no tool of ours can be one, so it is the provider's",
+    ),
+}
+"""The cases that come out differently, the fields that do, and why."""
+
 _BLOCK_TYPES: dict[type[ContentBlock], str] = {TextContent: "text", ToolCall: "tool_call", ProviderContent: "server"}
 
 pytestmark = pytest.mark.skipif(not CORPUS.is_dir(), reason=f"the recorded responses are not there: {CORPUS}")
@@ -82,9 +102,11 @@ def adapter(case: dict[str, Any], base_url: str) -> dict[str, Any]:
         "stop_reason": message.raw_stop_reason,
         "usage": usage.to_dict() if usage is not None else None,
         "error": error.to_dict() if error is not None else None,
-        "signatures": [text for block in message.content if (text := signature(block))],
     }
-    if case["api"] not in NO_ORDER:
+    if case["api"] in BARE_SIGNATURES:
+        result["signatures"] = [text for block in message.content if (text := signature(block))]
+    # A refusal is text to us, and its blocks cannot be told apart.
+    if case["api"] not in NO_ORDER and "refusal" not in case["features"]:
         result["blocks"] = [{"type": block_type(block)} for block in message.content]
     return result
 
@@ -113,7 +135,11 @@ def test_recorded_responses_come_out_right(check: ModuleType, api: str, split: s
 
     results = check.run(adapter, cases, split, "exclusive", catch=())
 
-    assert {name: wrong for name, wrong in results.items() if wrong} == {}
+    unexplained = {name: wrong for name, wrong in results.items() if wrong and name not in EXPLAINED}
+    assert unexplained == {}
+    for name, (fields, _) in EXPLAINED.items():
+        if name in results:
+            assert {field for field, *_ in results[name]} == fields, name
 
 
 @pytest.mark.parametrize("api", built_apis())
