@@ -10,7 +10,9 @@ __all__ = ["KEY_VARIABLES", "without_keys"]
 
 KEY_VARIABLES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
+        "alibaba": ("DASHSCOPE_API_KEY",),
         "anthropic": ("ANTHROPIC_API_KEY",),
+        "azure": ("AZURE_OPENAI_API_KEY",),
         "cerebras": ("CEREBRAS_API_KEY",),
         "deepseek": ("DEEPSEEK_API_KEY",),
         "fireworks": ("FIREWORKS_API_KEY",),
@@ -18,10 +20,12 @@ KEY_VARIABLES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "groq": ("GROQ_API_KEY",),
         "mistral": ("MISTRAL_API_KEY",),
         "moonshot": ("MOONSHOT_API_KEY",),
+        "ollama": ("OLLAMA_API_KEY",),
         "openai": ("OPENAI_API_KEY",),
         "openrouter": ("OPENROUTER_API_KEY",),
         "together": ("TOGETHER_API_KEY",),
         "xai": ("XAI_API_KEY",),
+        "zai": ("ZAI_API_KEY",),
     }
 )
 """Provider → the variables its key is looked for in, the first one that is set wins."""

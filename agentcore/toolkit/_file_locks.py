@@ -81,12 +81,14 @@ def _wait(lock: _FileLock, ticket: object, signal: AbortSignal) -> None:
     try:
         lock.waiters[woken] = None
         stop_listening = signal.add_callback(lambda: woken.put(None))
-        while not lock.claim(ticket):
+        while True:
             if signal.aborted:
                 raise Refusal(
                     f"The call was aborted{reason_of(signal)}, while it waited for another one that changes the same "
                     "file. Nothing was changed."
                 )
+            if lock.claim(ticket):
+                return
             try:
                 woken.get(timeout=_LOOK_AGAIN)
             except Empty:
