@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from agentcore._scope import entered, is_inside
+from agentcore._scope import current, enter, entered, is_inside, restore
 
 
 def test_a_thread_is_inside_a_run_while_it_works_for_it() -> None:
@@ -28,6 +28,24 @@ def test_runs_nest() -> None:
             assert is_inside(inner)
         assert is_inside(outer)
         assert not is_inside(inner)
+
+
+def test_a_run_entered_by_hand_is_left_by_restoring_what_was_before() -> None:
+    outer, inner = object(), object()
+    nothing = current()
+    enter(outer)
+    before = current()
+    enter(inner)
+    assert current() == (*nothing, outer, inner)
+
+    for _ in range(2):  # once more does no harm
+        restore(before)
+        assert is_inside(outer)
+        assert not is_inside(inner)
+    restore(nothing)
+
+    assert current() == nothing
+    assert not is_inside(outer)
 
 
 def test_a_run_is_told_by_identity() -> None:
