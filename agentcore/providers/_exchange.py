@@ -11,7 +11,7 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -28,7 +28,7 @@ from agentcore.providers._http import HttpResponse, open_stream
 from agentcore.providers._request import HttpRequest, RequestFailed
 from agentcore.providers._sse import SseEvent, read_events
 
-__all__ = ["Adapter", "Incoming", "Reading", "api_key", "endpoint_url", "exchange"]
+__all__ = ["Adapter", "Incoming", "Reading", "api_key", "endpoint_url", "exchange", "with_body"]
 
 _BEFORE_JSON = b" \t\r\n\xef\xbb\xbf"
 _SHOWN = 200
@@ -78,7 +78,8 @@ class Incoming:
         try:
             return json.loads(text)
         except (ValueError, RecursionError):
-            raise RequestFailed(ErrorInfo("protocol", f"the response is cut off or no JSON: {_shown(text)}")) from None
+            pass  # raised below, so that the failure holds no exception that holds the text
+        raise self._malformed("the response is cut off or no JSON", text)
 
     def data(self, text: str) -> Any:
         """Return the JSON of one event's data; raises `RequestFailed` for what is none."""
@@ -90,7 +91,8 @@ class Incoming:
         try:
             return json.loads(text)  # which allows for white space before it
         except (ValueError, RecursionError):
-            raise RequestFailed(ErrorInfo("protocol", f"an event of the response is no JSON: {_shown(text)}")) from None
+            pass
+        raise self._malformed("an event of the response is no JSON", text)
 
     def error(self, payload: Any) -> ErrorInfo:
         """Return the error that an object in the body tells."""
@@ -102,12 +104,20 @@ class Incoming:
         kind = self._content_type
         if kind not in (None, "", "text/event-stream"):
             text += f", or is no event stream (content type {kind})"
-        return ErrorInfo("protocol", text)
+        return ErrorInfo("protocol", self._redacted(text))
 
     def expect_end(self, seconds: float) -> None:
         """Wait no longer than this for each further block: what matters has come."""
         if self._response is not None:
             self._response.limit_silence(seconds)
+
+    def _redacted(self, text: str) -> str:
+        return text if self._response is None else self._response.redact(text)
+
+    def _malformed(self, what: str, text: str) -> RequestFailed:
+        text = self._redacted(text)  # before it is cut, or half a key would be left
+        shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+        return RequestFailed(ErrorInfo("protocol", f"{what}: {shown}"))
 
 
 @attrs.frozen
@@ -143,6 +153,7 @@ def exchange(
             response = yield from open_stream(request, options, model)
             with response:
                 incoming = Incoming(response.blocks(), response)
+                yield from assembler.start()
                 if incoming.begins_json():
                     last = adapter.read_whole(incoming.json(), incoming, assembler)
                 else:
@@ -200,5 +211,10 @@ def endpoint_url(base_url: str, path: str) -> str:
     return parts._replace(path=base if base.endswith(path) else base + path).geturl()
 
 
-def _shown(text: str) -> str:
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+def with_body(payload: dict[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a payload with the fields that all requests of a model carry: objects are merged, all else is replaced."""
+    merged = dict(payload)
+    for name, value in body.items():
+        both = isinstance(value, Mapping) and isinstance(merged.get(name), dict)
+        merged[name] = with_body(merged[name], value) if both else value
+    return merged

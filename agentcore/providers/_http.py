@@ -202,6 +202,10 @@ class HttpResponse:
         """Return the error that an object in the body tells, with the request's secrets struck out."""
         return error_from_payload(payload, self._call.redact, self.headers)
 
+    def redact(self, text: str) -> str:
+        """Return a text of the body with the request's secrets struck out."""
+        return self._call.redact(text)
+
     def limit_silence(self, seconds: float) -> None:
         """Wait at most this long for each further block, where that is less than `idle_timeout`."""
         self._line.idle_timeout = min(seconds, self._idle_timeout)
