@@ -130,6 +130,7 @@ class Run:
         self.cost_is_known = True
         self.failure: str | None = None
         self.failure_kind: str | None = None
+        self.kept: Exception | None = None
         self.failures_in_a_row = 0
         self.started = time.monotonic()
 
@@ -197,11 +198,11 @@ class Run:
                     self.last = event
                     sink(event)
                 outbox.popleft()
-        except Exception:
+        except Exception as error:
             self.sink = drop_event
             if not self._closing:
                 raise
-            _logger.exception("`emit` failed while a run was being closed")
+            self._keep(error)
         except AbortRequested:
             if not self._closing:
                 raise
@@ -209,6 +210,20 @@ class Run:
             self._delivering = False
         if outbox:
             self.flush()
+
+    def _keep(self, error: Exception) -> None:
+        """Keep what `emit` raised while the run was being closed: the closing goes on, without listeners."""
+        _logger.error("`emit` failed while a run was being closed: %s", type(error).__name__)
+        _logger.debug("`emit` failed while a run was being closed", exc_info=error)
+        self.kept = error
+        if self.failure_kind is None:
+            self.failure, self.failure_kind = error_text(error), type(error).__name__
+
+    def raise_kept(self) -> None:
+        """Raise what was kept, if anything was."""
+        kept, self.kept = self.kept, None
+        if kept is not None:
+            raise kept
 
     def _commit(self, event: MessageEndEvent) -> None:
         if self._commitment[0] is not event:
@@ -363,6 +378,8 @@ class Run:
         if failed:
             return "error"
         self._say_aborted()
+        if self.kept is not None:
+            return "error"
         return self.natural_end if isinstance(failure, AbortRequested) else "aborted"
 
     def _cut_response(self) -> None:

@@ -247,6 +247,7 @@ def _drive(run: Run) -> None:
         run.end(run.close(failure))
         if not isinstance(failure, AbortRequested):
             raise
+    run.raise_kept()
 
 
 def _turns(run: Run) -> str:

@@ -688,3 +688,40 @@ def test_an_abort_request_out_of_a_listener_is_the_abort():
     played = answer(reply(call("f", id="c1")), tools=[tool("f")], emit=emit)
     assert played.results[0].text == "The call of `f` was aborted: enough."
     assert played.reason == "aborted"
+
+
+@MODES
+def test_a_listener_that_fails_while_an_abort_is_being_closed_is_not_swallowed(
+    mode: str, caplog: pytest.LogCaptureFixture
+):
+    controller = AbortController()
+
+    def emit(event: Any) -> None:
+        if event.type == "tool_execution_start":
+            controller.abort()
+        if event.type == "turn_start" and controller.signal.aborted:
+            raise Broken("secret")
+
+    with caplog.at_level(logging.INFO):
+        played = play(
+            reply(call("f", id="c1")), tools=[tool("f")], tool_execution=mode, emit=emit, signal=controller.signal
+        )
+    assert type(played.failure) is Broken
+    assert [message.role for message in played.messages] == ["user", "assistant", "toolResult", "assistant"]
+    assert played.lines[-2:] == ["turn_end c1", "turn_start"]
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("ERROR", "`emit` failed while a run was being closed: Broken"),
+        ("WARNING", "a run of scripted/scripted-1 ended in an error: Broken"),
+    ]
+
+
+def test_what_a_hook_raised_is_raised_again_though_the_listener_fails_at_the_closing_of_the_run(
+    caplog: pytest.LogCaptureFixture,
+):
+    def emit(event: Any) -> None:
+        if isinstance(event, AgentEndEvent):
+            raise OSError("no paper")
+
+    played = play("Done.", prepare_next_turn=breaks, emit=emit)
+    assert type(played.failure) is Broken
+    assert "`emit` failed while a run was being closed: OSError" in caplog.text
