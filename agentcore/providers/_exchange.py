@@ -124,10 +124,10 @@ class Incoming:
 class Adapter:
     """One wire API.
 
-    `build_request` returns the payload, a dict that holds nothing of the caller's that the API would let a hook change.
-    `address` returns the URL and the headers, given the key if there is one. `key_providers` names, for a model, whose
-    key variables count. `read_stream` reads an event stream, `read_whole` the one JSON document that a server sends
-    which ignores that a stream was asked for.
+    `build_request` returns the payload and changes nothing. `address` returns the URL and the headers, given the key if
+    there is one. What either raises as `ValueError` or `TypeError` becomes the response's error. `key_providers` names,
+    for a model, whose key variables count. `read_stream` reads an event stream, `read_whole` the one JSON document that
+    a server sends which ignores that a stream was asked for.
     """
 
     api: str

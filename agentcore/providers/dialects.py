@@ -22,13 +22,17 @@ from agentcore.providers._replay import IdRule
 __all__ = ["DIALECTS", "Dialect", "GENERIC", "dialect_of"]
 
 
-def _efforts(words: str, *, off: Mapping[str, Any] | None = None, **more: Any) -> dict[str, dict[str, Any]]:
-    """Return the levels as values of `reasoning_effort`: one word for each level from `minimal` to `max`."""
+def _efforts(words: str, **more: Any) -> dict[str, dict[str, Any]]:
+    """Return the levels as values of `reasoning_effort`: one word for each level from `minimal` to `max`.
+
+    Level `off` asks for nothing.
+    """
     names = [level.value for level in ThinkingLevel if level is not ThinkingLevel.OFF]
-    levels = {
-        name: {**more, "reasoning_effort": word} for name, word in zip(names, words.split(), strict=True) if word != "-"
-    }
-    return {"off": dict(off or {}), **levels}
+    return {name: {**more, "reasoning_effort": word} for name, word in zip(names, words.split(), strict=True)}
+
+
+def _nested_efforts(words: str) -> dict[str, dict[str, Any]]:
+    return {level: {"reasoning": {"effort": fields["reasoning_effort"]}} for level, fields in _efforts(words).items()}
 
 
 def _switch(field: str, on: Any, off: Any) -> dict[str, dict[str, Any]]:
@@ -114,20 +118,8 @@ DIALECTS: tuple[Dialect, ...] = (
     Dialect(
         name="openrouter",
         hosts=("openrouter.ai",),
-        levels={
-            "off": {"reasoning": {"enabled": False}},
-            **{
-                level: {"reasoning": {"effort": effort}}
-                for level, effort in {
-                    "minimal": "minimal",
-                    "low": "low",
-                    "medium": "medium",
-                    "high": "high",
-                    "xhigh": "xhigh",
-                    "max": "xhigh",
-                }.items()
-            },
-        },
+        # `off` asks for nothing: to forbid thinking is an error for the models that always think.
+        levels=_nested_efforts("minimal low medium high xhigh xhigh"),
         budget_field=("reasoning", "max_tokens"),
         reasoning_field="reasoning",
         prompt_cache=True,
@@ -155,7 +147,7 @@ DIALECTS: tuple[Dialect, ...] = (
     Dialect(
         name="mistral",
         hosts=("api.mistral.ai",),
-        levels=_efforts("high high high high high high", off={"reasoning_effort": "none"}),
+        levels=_efforts("high high high high high high"),
         reasoning_field="content",
         tool_ids=IdRule("a-zA-Z0-9", 9, exact=True),
         tool_result_name=True,
@@ -165,14 +157,14 @@ DIALECTS: tuple[Dialect, ...] = (
         name="xai",
         hosts=("api.x.ai",),
         max_tokens_field="max_completion_tokens",
-        levels=_efforts("low low high high high high"),
+        levels={},  # its models think by themselves, and all but one refuse to be told how much
         session_header="x-grok-conv-id",
         metadata=False,
     ),
     Dialect(
         name="google",
         hosts=("generativelanguage.googleapis.com",),
-        levels=_efforts("minimal low medium high high high", off={"reasoning_effort": "none"}),
+        levels=_efforts("minimal low medium high high high"),
         reasoning_field=None,
         metadata=False,
     ),
@@ -199,17 +191,7 @@ DIALECTS: tuple[Dialect, ...] = (
         name="snowflake",
         hosts=("snowflakecomputing.com",),
         max_tokens_field="max_completion_tokens",
-        levels={
-            "off": {},
-            **{
-                level: {"reasoning": {"effort": effort}}
-                for level, effort in zip(
-                    ("minimal", "low", "medium", "high", "xhigh", "max"),
-                    ("low", "low", "medium", "high", "high", "high"),
-                    strict=True,
-                )
-            },
-        },
+        levels=_nested_efforts("low low medium high high high"),
         tool_ids=IdRule("a-zA-Z0-9_-", 40),
     ),
     Dialect(

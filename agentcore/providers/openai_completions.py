@@ -102,8 +102,9 @@ def _caching(dialect: Dialect, options: StreamOptions) -> dict[str, Any]:
 
 
 def _cache_key(session_id: str) -> str:
-    if len(session_id) <= _LONGEST_CACHE_KEY:
-        return clean_text(session_id)
+    """Return a name for the session that fits into a header and is not too long."""
+    if len(session_id) <= _LONGEST_CACHE_KEY and session_id.isascii() and session_id.isprintable():
+        return session_id
     return hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()
 
 

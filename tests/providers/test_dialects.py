@@ -197,7 +197,8 @@ def test_the_limit_of_the_answer_has_the_name_the_server_knows(provider: str, fi
         ("zai", "high", {"thinking": {"type": "enabled"}}),
         ("alibaba", "off", {"enable_thinking": False}),
         ("openrouter", "medium", {"reasoning": {"effort": "medium"}}),
-        ("openrouter", "off", {"reasoning": {"enabled": False}}),
+        ("openrouter", "off", {}),
+        ("xai", "high", {}),
     ],
 )
 def test_the_thinking_level_is_asked_for_in_the_servers_words(
@@ -510,6 +511,8 @@ def test_a_server_that_takes_the_bare_key_gets_it_in_its_own_header() -> None:
 
 def test_the_session_goes_into_the_header_that_finds_its_server() -> None:
     assert headers_sent(provider="xai", options=StreamOptions(session_id="s-1"))["x-grok-conv-id"] == "s-1"
+    odd = headers_sent(provider="xai", options=StreamOptions(session_id="séance 日本\n"))["x-grok-conv-id"]
+    assert len(odd) == 64
     quiet = StreamOptions(session_id="s-1", cache_retention="none")
     assert headers_sent(provider="xai", options=quiet)["x-grok-conv-id"] is None
 

@@ -805,6 +805,37 @@ def test_a_connection_is_used_again_after_a_response_that_ended_well() -> None:
     assert len(server.connections) == 1
 
 
+KEY = "sk-test-SECRET-0123456789"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        json_reply({"error": {"message": f"bad key {KEY}", "code": KEY}}, 401),
+        json_reply({"detail": f"bad key {KEY}"}),
+        json_reply({"choices": [], "error": KEY}),
+        Reply([sse(text("a"), {"error": {"message": f"bad key {KEY}"}})]),
+        Reply([sse(text("a"), f"not JSON {KEY}")]),
+        Reply([f'{{"cut": "{KEY}'.encode()]),
+        Reply([Reset()]),
+    ],
+)
+def test_the_key_is_in_no_error_whatever_a_server_says(reply: Reply, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    with served(reply) as (server, model):
+        options = StreamOptions(api_key=KEY, max_retries=0)
+        events = ask(model, options=options)
+
+    message = message_of(events)
+    assert message.stop_reason == "error"
+    assert server.requests[0].headers["Authorization"] == f"Bearer {KEY}"
+    assert KEY not in server.requests[0].path
+    shown = [repr(events), str(message.to_dict()), repr(options), caplog.text]
+    with pytest.raises(Exception) as caught:
+        message.raise_for_error()
+    assert KEY not in "".join([*shown, str(caught.value), repr(caught.value)])
+
+
 # --- in a run ---
 
 
