@@ -243,6 +243,8 @@ class _Crew:
             if call not in self.running:
                 return
             call.thread = thread
+            # Here, where nobody joins: nobody does before `running` is empty.
+            self.leaving = [other for other in self.leaving if other.is_alive()]
         while following is not None:
             call = following
             thread.name = call.name
@@ -263,7 +265,6 @@ class _Crew:
                     following.thread = thread
                     self.running[following] = None
                 else:
-                    self.leaving = [other for other in self.leaving if other.is_alive()]
                     self.leaving.append(thread)
         self.wake_waiters()
         return following
@@ -321,11 +322,18 @@ class _Crew:
         woken: Mailbox[None] = Mailbox()
         try:
             self.waiters[woken] = None
-            while any(call.thread is None or call.thread.ident != here for call in list(self.running)):
+            while True:
+                while self.start_next():  # for what an abandoned call, or an interrupt, has left behind
+                    pass
+                with self.lock:
+                    busy = any(call.thread is None or call.thread.ident != here for call in self.running)
+                    leaving = list(self.leaving)
+                if not busy:
+                    break
                 woken.get()
         finally:
             self.waiters.pop(woken, None)
-        for thread in list(self.leaving):
+        for thread in leaving:
             if thread.ident != here:
                 thread.join()
 

@@ -3,8 +3,8 @@
 An abort may come from any thread, from a signal handler and from a finaliser, that is, between any two bytecodes of
 any other method of this module. So nothing here takes a lock. Three rules replace it:
 
-- State is shared only through single operations of dict and set that the interpreter makes atomic. What
-  must happen once is claimed with `dict.setdefault`: the first claimant wins, whoever it interrupted.
+- State is shared only through single operations of dict and set that the interpreter makes atomic. What must happen
+  once is claimed with `dict.setdefault`: the first claimant wins, whoever it interrupted.
 - First the record, then the wake-up; and the other side first registers, then looks at the record. One of the two
   therefore always sees the other.
 - Every step of an abort can be done again without harm, so that an abort which was itself interrupted (Ctrl-C) is
@@ -47,7 +47,7 @@ class AbortSignal:
 
     Threads: every attribute and method may be used from any thread, from a signal handler and from a finaliser; none
     takes a lock that an interrupted frame could hold. Callbacks run on the thread that aborts (for `timeout`: a thread
-    of its own), or on the thread that adds them if the signal is aborted already. `wait` ends at once on Ctrl-C.
+    of its own), or on the thread that adds them if the signal is aborted already. Ctrl-C ends `wait`.
     """
 
     __slots__ = ("__weakref__", "_detach", "_hooks", "aborted", "reason")
@@ -126,7 +126,10 @@ class AbortSignal:
         An exception that `fn` raises is logged; only `KeyboardInterrupt`, `SystemExit` and their like come out of the
         abort, after all other callbacks have run. The returned `remove()` returns when `fn` is not running and will
         not run any more: it waits for a run on another thread, and returns at once on the thread that runs `fn`.
+        Raises `TypeError` if `fn` cannot be called.
         """
+        if not callable(fn):
+            raise TypeError(f"expected a function, got {type(fn).__name__}")
         hooks = self._hooks
         # A signal that depends on another one must not vanish while somebody listens to it.
         callback = _Callback(fn, hooks, self if self._detach else None)

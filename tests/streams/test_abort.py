@@ -197,6 +197,12 @@ class TestCallbacks:
         remove()
         assert calls == ["kept"]
 
+    def test_what_cannot_be_called_is_refused_at_once(self) -> None:
+        controller = AbortController()
+        with pytest.raises(TypeError, match="expected a function, got str"):
+            controller.signal.add_callback("stop")  # type: ignore[arg-type]
+        assert listeners(controller.signal) == 0
+
     def test_the_same_function_added_twice_runs_twice_and_is_removed_one_by_one(self) -> None:
         controller, calls = AbortController(), []
         fn = lambda: calls.append(1)  # noqa: E731
