@@ -1,8 +1,9 @@
 """Read the responses of Anthropic's Messages API.
 
 Each content block has its place, its start, deltas and stop; blocks that the API runs itself (server tools and their
-results) are kept whole as `ProviderContent`. Only `message_stop` ends a response. What an event is, its `type` in the
-data says; the event's name is not looked at.
+results) are kept whole as `ProviderContent`, those that are cut off are left out. Only `message_stop` ends a response.
+What an event is, its `type` in the data says; the event's name is not looked at. Where a server leaves the index out, a
+start begins the next block and everything else is about the last one.
 """
 
 from __future__ import annotations
@@ -66,6 +67,7 @@ class _Reader:
         # The blocks of the provider, by index, with the raw text of the input that streams in.
         self._foreign: dict[int, tuple[dict[str, Any], list[str]]] = {}
         self._inputs: dict[int, dict[str, Any]] = {}
+        self._last = -1
         self._reason = ""
         self._explanation = ""
         self.ended = False
@@ -78,13 +80,13 @@ class _Reader:
         kind = event.get("type")
         if kind == "content_block_delta":
             delta = event.get("delta")
-            return self._delta(_index(event), delta) if type(delta) is dict else ()
+            return self._delta(self._index(event), delta) if type(delta) is dict else ()
         match kind:
             case "content_block_start":
                 block = event.get("content_block")
-                return self._start(_index(event), block) if isinstance(block, dict) else ()
+                return self._start(self._index(event, begins=True), block) if isinstance(block, dict) else ()
             case "content_block_stop":
-                return self._stop(_index(event))
+                return self._stop(self._index(event))
             case "message_start":
                 message = event.get("message")
                 return self.begin(message) if isinstance(message, dict) else ()
@@ -110,23 +112,32 @@ class _Reader:
 
     # --- blocks -----------------------------------------------------------------------------------------------------
 
+    def _index(self, event: Mapping[str, Any], *, begins: bool = False) -> int:
+        index = event.get("index")
+        if type(index) is not int:
+            index = self._last + 1 if begins else max(self._last, 0)
+        self._last = index
+        return index
+
     def _start(self, index: int, block: dict[str, Any]) -> Events:
         assembler = self._assembler
+        ended = self._stop(index)  # what a server that counts every block as the same one has not stopped
         match block.get("type"):
             case "text":
-                return assembler.text(_string(block, "text"), index)
+                return (*ended, *assembler.text(_string(block, "text"), index))
             case "thinking":
                 events = assembler.thinking(_string(block, "thinking"), index)
-                return (*events, *self._sign(index, _string(block, "signature")))
+                return (*ended, *events, *self._sign(index, _string(block, "signature")))
             case "redacted_thinking":
-                return assembler.redacted_thinking(_string(block, "data"))
+                return (*ended, *assembler.redacted_thinking(_string(block, "data")))
             case "tool_use":
                 given = block.get("input")
                 if isinstance(given, dict) and given:
                     self._inputs[index] = given
-                return assembler.tool_call(index, id=_string(block, "id"), name=_string(block, "name"))
+                begun = assembler.tool_call(index, id=_string(block, "id"), name=_string(block, "name"))
+                return (*ended, *begun)
         self._foreign[index] = (dict(block), [])
-        return ()
+        return ended
 
     def _delta(self, index: int, delta: dict[str, Any]) -> Events:
         kind = delta.get("type")
@@ -165,6 +176,10 @@ class _Reader:
             events = self._assembler.tool_call(index, json.dumps(given, ensure_ascii=False))
         return (*events, *self._assembler.end(index))
 
+    def _stop_calls(self) -> Events:
+        """End the calls whose whole input came with their start, and that were not stopped."""
+        return tuple(event for index in sorted(self._inputs) for event in self._stop(index))
+
     # --- the end ----------------------------------------------------------------------------------------------------
 
     def _change(self, event: Mapping[str, Any]) -> None:
@@ -183,12 +198,10 @@ class _Reader:
         """Take reported usage; the counts are totals, so the last of each wins."""
         if not isinstance(usage, dict):
             return
-        counts: dict[str, int | None] = {
-            ours: usage[theirs] for theirs, ours in _COUNTS.items() if type(usage.get(theirs)) is int
-        }
+        counts = {ours: _number(usage, theirs) for theirs, ours in _COUNTS.items()}
         details = usage.get("output_tokens_details")
-        if isinstance(details, dict) and type(details.get("thinking_tokens")) is int:
-            counts["reasoning"] = details["thinking_tokens"]
+        if isinstance(details, dict):
+            counts["reasoning"] = _number(details, "thinking_tokens")
         self._assembler.usage(**counts)
 
     def end(self) -> Events:
@@ -197,23 +210,23 @@ class _Reader:
         if self.failure is not None:
             return assembler.fail(self.failure, reason or None)
         if not reason:
-            return assembler.finish("tool_use" if assembler.has_calls else "stop")
+            return (*self._stop_calls(), *assembler.finish("tool_use" if assembler.has_calls else "stop"))
         meaning, error = stop_reason(reason)
         if error is None:
-            return assembler.finish(meaning, reason)
+            return (*self._stop_calls(), *assembler.finish(meaning, reason))
         if self._explanation:
             error = ErrorInfo(error.kind, f"{error.message}: {self._explanation}")
         return assembler.fail(error, reason)
 
 
-def _index(event: Mapping[str, Any]) -> int:
-    index = event.get("index")
-    return index if type(index) is int else 0
-
-
 def _string(fields: Mapping[str, Any], name: str) -> str:
     value = fields.get(name)
     return value if type(value) is str else ""
+
+
+def _number(fields: Mapping[str, Any], name: str) -> int | None:
+    value = fields.get(name)
+    return value if type(value) is int and value >= 0 else None
 
 
 def _object(text: str, otherwise: Any) -> Any:

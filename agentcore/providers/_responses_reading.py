@@ -2,8 +2,9 @@
 
 A response is a list of items. An item is named by its `output_index`, or by its id where a server leaves the index out
 (one gives every event a new id, another has no index). What an event is, its `type` in the data says; the event's name
-is not looked at. Items that the API runs itself are kept whole as `ProviderContent`, reasoning items whole in the
-signature of their thinking, since they have to go back as they came.
+is not looked at. What came in deltas counts; an item as it is in the end gives only what no delta gave. Items that the
+API runs itself are kept whole as `ProviderContent`, reasoning items whole in the signature of their thinking, since they
+have to go back as they came.
 """
 
 from __future__ import annotations
@@ -52,10 +53,15 @@ def read_whole(document: Any, incoming: Incoming, assembler: Assembler) -> Event
 class _Item:
     """What has come of one item."""
 
-    __slots__ = ("has_deltas", "part", "parts")
+    __slots__ = ("arguments", "begun", "is_call", "part", "parts")
 
     def __init__(self) -> None:
-        self.has_deltas = False
+        # The keys of the parts that deltas have begun; a call or a reasoning item is one part, whose key is the item's.
+        self.begun: set[Hashable] = set()
+        self.is_call = False
+        # What the arguments of a call were said to be when it was added.
+        self.arguments = ""
+        # The part of a reasoning item that is going on, and how many there were.
         self.part: Any = None
         self.parts = 0
 
@@ -100,8 +106,8 @@ class _Reader:
 
     def _fail(self, event: Mapping[str, Any]) -> Events:
         # Either nested, or the fields of the error beside the type.
-        nested = isinstance(event.get("error"), dict)
-        self.failure = self._incoming.error(event if nested else {"error": {**event, "type": event.get("code")}})
+        error = event.get("error") or {**event, "type": event.get("code")}
+        self.failure = self._incoming.error({"error": error})
         self.ended = True
         return ()
 
@@ -122,40 +128,37 @@ class _Reader:
 
     def _added(self, event: Mapping[str, Any]) -> Events:
         item = event.get("item")
-        if not isinstance(item, dict):
+        if not isinstance(item, dict) or item.get("type") != "function_call":
             return ()
         key = _key(event)
-        self._item(key)
-        if item.get("type") == "function_call":
-            arguments = _string(item, "arguments")
-            self._item(key).has_deltas = bool(arguments)
-            return self._assembler.tool_call(
-                key, arguments, id=_string(item, "call_id") or _string(item, "id"), name=_string(item, "name")
-            )
-        return ()
+        known = self._item(key)
+        known.is_call, known.arguments = True, _string(item, "arguments")
+        return self._assembler.tool_call(key, id=_call_id(item), name=_string(item, "name"))
 
     def _delta(self, kind: str, event: Mapping[str, Any]) -> Events:
         delta = event.get("delta")
-        if type(delta) is not str:
+        if type(delta) is not str or not delta:
             return ()
         if kind in _TEXT_DELTAS:
             key = _key(event)
-            self._item(key).has_deltas = True
-            return self._assembler.text(delta, (key, event.get("content_index")))
+            number = event.get("content_index")
+            place = (key, number if type(number) is int else None)
+            self._item(key).begun.add(place)
+            return self._assembler.text(delta, place)
         if kind == "response.function_call_arguments.delta":
             key = _key(event)
-            self._item(key).has_deltas = True
+            self._item(key).begun.add(key)
             return self._assembler.tool_call(key, delta)
         if kind in _THINKING_DELTAS:
             key = _key(event)
             part = event.get("summary_index" if "summary" in kind else "content_index")
+            self._item(key).begun.add(key)
             return self._thinking(key, (kind, part), delta)
         return ()
 
     def _thinking(self, key: Hashable, part: Any, delta: str) -> Events:
         """Extend the thinking of a reasoning item; its parts are parted by a blank line."""
         item = self._item(key)
-        item.has_deltas = True
         if item.part != part:
             item.part = part
             item.parts += 1
@@ -171,38 +174,44 @@ class _Reader:
             case "message":
                 return self._message(key, item, known)
             case "reasoning":
-                events: list[Any] = []
-                if not known.has_deltas:
-                    for number, text in enumerate(_thoughts(item)):
-                        events += self._thinking(key, number, text)
-                kept = {name: value for name, value in item.items() if value is not None}
-                signature = json.dumps(kept, ensure_ascii=False, separators=(",", ":"))
-                events += self._assembler.sign(key, signature, ThinkingContent)
-                return (*events, *self._assembler.end(key))
+                return self._reasoning(key, item, known)
             case "function_call":
-                arguments = "" if known.has_deltas else _string(item, "arguments")
-                id = _string(item, "call_id") or _string(item, "id")
-                begun = self._assembler.tool_call(key, arguments, id=id, name=_string(item, "name"))
-                return (*begun, *self._assembler.end(key))
+                known.is_call, known.arguments = True, _string(item, "arguments") or known.arguments
+                begun = self._assembler.tool_call(key, id=_call_id(item), name=_string(item, "name"))
+                return (*begun, *self._end_call(key, known))
         return self._assembler.provider_content(item)
 
     def _message(self, key: Hashable, item: dict[str, Any], known: _Item) -> Events:
         events: list[Any] = []
         content = item.get("content")
-        parts = content if isinstance(content, list) else []
+        parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
         mark = _message_mark(item)
         for index, part in enumerate(parts):
-            if not isinstance(part, dict):
-                continue
             place: Hashable = (key, index)
-            if not known.has_deltas:
+            if place not in known.begun and (key, None) in known.begun:  # a server that does not count parts
+                place = (key, None)
+            elif place not in known.begun:
                 events += self._assembler.text(_string(part, "text") or _string(part, "refusal"), place)
-            elif len(parts) == 1:
-                place = next((one for one in (place, (key, None)) if self._assembler.is_open(one)), place)
             if self._assembler.is_open(place):
                 events += self._assembler.sign(place, mark, TextContent) if mark else ()
                 events += self._assembler.end(place)
         return events
+
+    def _reasoning(self, key: Hashable, item: dict[str, Any], known: _Item) -> Events:
+        events: list[Any] = []
+        if key not in known.begun:
+            for number, text in enumerate(_thoughts(item)):
+                events += self._thinking(key, number, text)
+        kept = {name: value for name, value in item.items() if value is not None}
+        signature = json.dumps(kept, ensure_ascii=False, separators=(",", ":"))
+        events += self._assembler.sign(key, signature, ThinkingContent)
+        return (*events, *self._assembler.end(key))
+
+    def _end_call(self, key: Hashable, known: _Item) -> Events:
+        """End a call; unless deltas brought its arguments, they are what the item said."""
+        known.is_call = False
+        begun = () if key in known.begun else self._assembler.tool_call(key, known.arguments)
+        return (*begun, *self._assembler.end(key))
 
     # --- the end ----------------------------------------------------------------------------------------------------
 
@@ -215,7 +224,11 @@ class _Reader:
         if not self._finished and isinstance(output, list):
             for index, item in enumerate(output):
                 if isinstance(item, dict):
-                    events += self._done(("index", index), item)
+                    named = _key({"item": item})
+                    events += self._done(named if named in self._items else ("index", index), item)
+        for key, item in self._items.items():
+            if item.is_call:  # one that did not come to its end by itself
+                events += self._end_call(key, item)
         details = response.get("incomplete_details")
         reason = _string(details, "reason") if isinstance(details, dict) else ""
         self._reason = f"{status}:{reason}" if reason and status == "incomplete" else status
@@ -279,7 +292,11 @@ def _thoughts(item: Mapping[str, Any]) -> Iterator[str]:
                 yield _string(part, "text")
 
 
+def _call_id(item: Mapping[str, Any]) -> str:
+    return _string(item, "call_id") or _string(item, "id")
+
+
 def _message_mark(item: Mapping[str, Any]) -> str:
     """Return what has to go back with the text of a message, as a signature."""
-    kept = {name: item[name] for name in ("id", "phase") if item.get(name) and isinstance(item[name], str)}
-    return json.dumps(kept, separators=(",", ":")) if kept else ""
+    phase = _string(item, "phase")
+    return json.dumps({"phase": phase}, separators=(",", ":")) if phase else ""

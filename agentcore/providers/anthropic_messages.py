@@ -1,12 +1,12 @@
 """Anthropic's Messages API, and the servers that offer it.
 
-`Model.compat` takes `thinking` (`"adaptive"`: levels are efforts, `"budget"`: levels are token budgets, `"none"`),
-which is otherwise told from the model's id, and `body`, fields that every request carries.
+How a model is told to think follows from its id. Nobody having asked for thinking, a model that would think by itself
+is told not to, if it can be. `Model.compat` takes `thinking` (`"adaptive"`: levels are efforts, `"budget"`: levels are
+token budgets, `"none"`: never a word about it) and `body`, fields that every request carries.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,26 +17,27 @@ from agentcore.events import StreamEvent
 from agentcore.messages import AssistantMessage, ToolResultMessage
 from agentcore.models import Model, ThinkingLevel
 from agentcore.providers._anthropic_reading import read_stream, read_whole
-from agentcore.providers._exchange import Adapter, endpoint_url, exchange
+from agentcore.providers._exchange import Adapter, endpoint_url, exchange, with_body
 from agentcore.providers._replay import IdRule, ReplayMessage, clean_text, replayable
 from agentcore.providers._request import merge_headers
+from agentcore.providers._thinking_levels import claude_thinking, nearest
 
 __all__ = ["build_request", "read_stream", "stream"]
 
 API = "anthropic-messages"
 
 _HOST = "api.anthropic.com"
+# The version that every server of this API knows; a later one only takes parameters away.
 _VERSION = "2023-06-01"
+_BETA_HEADER = "anthropic-beta"
 _THINKING_BETWEEN_CALLS = "interleaved-thinking-2025-05-14"
+_BINDING = "thinking-binding-controls-2026-08-01"
 _DEFAULT_MAX_TOKENS = 8192
 _LEAST_BUDGET = 1024
 _MARKED_MESSAGES = 2  # the API takes four marks in all: tools, system and these
 _BEFORE_THE_FIRST = "(The conversation begins here.)"
 
 _BUDGETS = {"minimal": 1024, "low": 4096, "medium": 10_240, "high": 20_480, "xhigh": 32_768, "max": 65_536}
-_EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh", "max": "max"}
-_BUDGET_MODELS = re.compile(r"claude-(3|opus-4-[0-5]\b|opus-4-\d{8}|sonnet-4-[0-5]\b|sonnet-4-\d{8}|haiku-4)")
-_NO_XHIGH = re.compile(r"claude-(opus|sonnet)-4-6")
 _COMPAT = {"thinking", "body"}
 _STYLES = ("adaptive", "budget", "none")
 
@@ -70,14 +71,16 @@ def build_request(model: Model, context: ModelContext, options: StreamOptions) -
         tools = [_tool(tool) for tool in context.tools]
         payload["tools"] = [*tools[:-1], _marked(tools[-1], mark)]
     payload.update(_thinking(model, options, payload["max_tokens"]))
-    if options.temperature is not None and "thinking" not in payload:  # with thinking the API takes only its default
+    # While it thinks the API takes only its default, and newer models take none at all.
+    if options.temperature is not None and "thinking" not in payload and claude_thinking(model.id).samples:
         payload["temperature"] = options.temperature
     user_id = (options.metadata or {}).get("user_id")
     if isinstance(user_id, str):
         payload["metadata"] = {"user_id": user_id}
-    payload.update(model.compat.get("body", {}))
-    if not context.tools:
-        payload.pop("tool_choice", None)
+    payload = with_body(payload, model.compat.get("body", {}))
+    if not payload.get("tools"):
+        for field in ("tools", "tool_choice"):
+            payload.pop(field, None)
     return payload
 
 
@@ -88,26 +91,43 @@ def _tool(tool: Any) -> dict[str, Any]:
     return {"name": tool.name, "description": clean_text(tool.description), "input_schema": parameters}
 
 
+# --- thinking -------------------------------------------------------------------------------------------------------
+
+
 def _thinking_style(model: Model) -> str:
     style = model.compat.get("thinking")
     if style is None:
-        if not model.reasoning:
-            return "none"
-        return "budget" if _BUDGET_MODELS.search(model.id) or "claude" not in model.id else "adaptive"
+        return claude_thinking(model.id).style if model.reasoning else "none"
     if style not in _STYLES:
         raise ValueError(f"`Model.compat['thinking']` is {style!r}; it takes {', '.join(map(repr, _STYLES))}")
     return str(style)
 
 
+def _thinks(options: StreamOptions) -> bool:
+    return options.reasoning not in (None, ThinkingLevel.OFF)
+
+
 def _thinking(model: Model, options: StreamOptions, max_tokens: int) -> dict[str, Any]:
     """Return the fields that ask for the thinking level; a budget comes on top of `max_tokens`, if the model has room."""
-    level, style = options.reasoning, _thinking_style(model)
-    if level is None or level is ThinkingLevel.OFF or style == "none":
+    level, style, known = options.reasoning, _thinking_style(model), claude_thinking(model.id)
+    if style == "none":
         return {}
-    if style == "adaptive":
-        effort = _EFFORTS[level.value]
-        effort = "high" if effort == "xhigh" and _NO_XHIGH.search(model.id) else effort
-        return {"thinking": {"type": "adaptive"}, "output_config": {"effort": effort}}
+    if level is None or level is ThinkingLevel.OFF:
+        thinking = dict(known.off)
+    elif style == "adaptive":
+        thinking = {"type": "adaptive", "display": "summarized"} if known.shows else {"type": "adaptive"}
+    else:
+        return _budget(model, options, level, max_tokens)
+    if _BINDING in _betas(model, options):
+        # Thinking before which something has changed, as compaction does, is left out instead of refused.
+        thinking = {"type": "adaptive", **thinking, "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
+    fields: dict[str, Any] = {"thinking": thinking} if thinking else {}
+    if level is not None and level is not ThinkingLevel.OFF:
+        fields["output_config"] = {"effort": nearest(level, known.efforts)}
+    return fields
+
+
+def _budget(model: Model, options: StreamOptions, level: ThinkingLevel, max_tokens: int) -> dict[str, Any]:
     budget = (options.thinking_budgets or {}).get(level.value, _BUDGETS[level.value])
     total = max_tokens + budget
     if model.max_tokens is not None:
@@ -116,6 +136,20 @@ def _thinking(model: Model, options: StreamOptions, max_tokens: int) -> dict[str
     if budget < _LEAST_BUDGET:
         return {}
     return {"max_tokens": total, "thinking": {"type": "enabled", "budget_tokens": budget}}
+
+
+def _betas(model: Model, options: StreamOptions) -> list[str]:
+    """Return the beta features that a request uses: only of the vendor itself, and only if they may be named."""
+    if not _is_vendors(model) or any(
+        name.lower() == _BETA_HEADER and value is None for name, value in (options.headers or {}).items()
+    ):
+        return []
+    style, known = _thinking_style(model), claude_thinking(model.id)
+    if style == "budget" and _thinks(options):
+        return [_THINKING_BETWEEN_CALLS]
+    if style == "adaptive" and known.binds and (_thinks(options) or not known.off):
+        return [_BINDING]
+    return []
 
 
 # --- messages -------------------------------------------------------------------------------------------------------
@@ -198,15 +232,14 @@ def _address(model: Model, options: StreamOptions, key: str | None) -> tuple[str
     headers: dict[str, str | None] = {"anthropic-version": _VERSION}
     if key is not None:
         headers["x-api-key"] = key
-    thinks = options.reasoning not in (None, ThinkingLevel.OFF)
-    if thinks and _thinking_style(model) == "budget" and _is_vendors(model):
-        headers["anthropic-beta"] = _THINKING_BETWEEN_CALLS
-    base = model.base_url.strip()
-    if urlsplit(base).path.rstrip("/").endswith("/v1"):
-        url = endpoint_url(base, "/messages")
-    else:
-        url = endpoint_url(base, "/v1/messages")
-    return url, dict(merge_headers(headers, model.headers, options.headers))
+    merged: dict[str, str | None] = dict(merge_headers(headers, model.headers, options.headers))
+    betas = _betas(model, options)
+    if betas:
+        named = next((name for name in merged if name.lower() == _BETA_HEADER), _BETA_HEADER)
+        given = [word.strip() for word in (merged.get(named) or "").split(",") if word.strip()]
+        merged[named] = ",".join([*given, *(beta for beta in betas if beta not in given)])
+    ends_in_version = model.base_url.partition("?")[0].strip().rstrip("/").endswith("/v1")
+    return endpoint_url(model.base_url, "/messages" if ends_in_version else "/v1/messages"), merged
 
 
 def _is_vendors(model: Model) -> bool:

@@ -1,12 +1,13 @@
 """Google's Gemini API: `streamGenerateContent` with server-sent events.
 
-`Model.compat` takes `thinking` (`"level"`: levels are words, `"budget"`: levels are token budgets, `"none"`), which is
-otherwise told from the model's id, and `body`, fields that every request carries.
+How a model is told to think follows from its id. Nobody having asked for thinking, a model that would think by itself
+is told not to, or to think the least it can, where it has a word for that. `Model.compat` takes `thinking` (`"level"`:
+levels are words, `"budget"`: levels are token budgets, `"none"`: never a word about it) and `body`, fields that every
+request carries.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -16,10 +17,11 @@ from agentcore.content import ContentBlock, ImageContent, ProviderContent, TextC
 from agentcore.events import StreamEvent
 from agentcore.messages import AssistantMessage, ToolResultMessage
 from agentcore.models import Model, ThinkingLevel
-from agentcore.providers._exchange import Adapter, endpoint_url, exchange
+from agentcore.providers._exchange import Adapter, endpoint_url, exchange, with_body
 from agentcore.providers._google_reading import read_stream, read_whole
 from agentcore.providers._replay import IdRule, ReplayMessage, clean_text, replayable
 from agentcore.providers._request import merge_headers
+from agentcore.providers._thinking_levels import gemini_levels, gemini_version, nearest
 
 __all__ = ["build_request", "read_stream", "stream"]
 
@@ -29,13 +31,12 @@ _HOST = "generativelanguage.googleapis.com"
 _BEFORE_THE_FIRST = "(The conversation begins here.)"
 # What the API's documentation names for calls of transcripts that lost their signatures, or never had any.
 _NO_SIGNATURE = "skip_thought_signature_validator"
+_IMAGES_IN_RESULTS = ("image/png", "image/jpeg", "image/webp")
 
-_LEVELS = {"minimal": "minimal", "low": "low", "medium": "medium", "high": "high", "xhigh": "high", "max": "high"}
-_LEVELS_OF_PRO = {**_LEVELS, "minimal": "low"}
 _BUDGETS = {"minimal": 512, "low": 2048, "medium": 8192, "high": 16_384, "xhigh": 24_576, "max": 24_576}
-_BUDGET_MODELS = re.compile(r"gemini-(1|2)\.")
 _COMPAT = {"thinking", "body"}
 _STYLES = ("level", "budget", "none")
+_SAYS_MORE = ("$ref", "additionalProperties", "allOf", "anyOf", "oneOf", "patternProperties", "propertyNames")
 
 
 def stream(model: Model, context: ModelContext, options: StreamOptions) -> Iterator[StreamEvent]:
@@ -69,22 +70,34 @@ def build_request(model: Model, context: ModelContext, options: StreamOptions) -
         generation["thinkingConfig"] = thinking
     if generation:
         payload["generationConfig"] = generation
-    payload.update(model.compat.get("body", {}))
-    if not context.tools:
-        payload.pop("toolConfig", None)
+    payload = with_body(payload, model.compat.get("body", {}))
+    if not payload.get("tools"):
+        for field in ("tools", "toolConfig"):
+            payload.pop(field, None)
     return payload
 
 
 def _tool(tool: Any) -> dict[str, Any]:
     declared = {"name": tool.name, "description": clean_text(tool.description)}
-    if tool.parameters.get("properties"):
+    parameters = tool.parameters
+    # An object without properties is refused; without `parameters` the tool just takes none.
+    if parameters.get("properties") or any(parameters.get(keyword) for keyword in _SAYS_MORE):
         # The field for JSON schema as it is; `parameters` would refuse `$defs`, `const` and much else.
-        declared["parametersJsonSchema"] = {"type": "object", **tool.parameters}
-    elif any(
-        key not in ("type", "properties", "required", "additionalProperties", "$schema") for key in tool.parameters
-    ):
-        declared["parametersJsonSchema"] = {**tool.parameters, "type": "object"}
+        declared["parametersJsonSchema"] = {"type": "object", **parameters}
     return declared
+
+
+# --- thinking -------------------------------------------------------------------------------------------------------
+
+
+def _is_new(model: Model) -> bool:
+    """Return whether a model has what came with version 3: levels, ids of calls, signatures that are missed."""
+    version = gemini_version(model.id)
+    return version is not None and version >= (3, 0)
+
+
+def _is_old(model: Model) -> bool:
+    return gemini_version(model.id) is not None and not _is_new(model)
 
 
 def _thinking_style(model: Model) -> str:
@@ -92,24 +105,24 @@ def _thinking_style(model: Model) -> str:
     if style is None:
         if not model.reasoning:
             return "none"
-        return "budget" if _BUDGET_MODELS.search(model.id) else "level"
+        return "budget" if _is_old(model) else "level"
     if style not in _STYLES:
         raise ValueError(f"`Model.compat['thinking']` is {style!r}; it takes {', '.join(map(repr, _STYLES))}")
     return str(style)
 
 
 def _thinking(model: Model, options: StreamOptions) -> dict[str, Any]:
-    level, style = options.reasoning, _thinking_style(model)
+    level, style, words = options.reasoning, _thinking_style(model), gemini_levels(model.id)
     if style == "none":
         return {}
     if level is None or level is ThinkingLevel.OFF:
-        # Thinking cannot be switched off in every model; where it can, a budget of 0 does it.
-        return {"thinkingBudget": 0} if style == "budget" and "flash" in model.id else {}
+        if style == "budget":
+            return {"thinkingBudget": 0} if "flash" in model.id else {}  # only those can be kept from it
+        return {"thinkingLevel": "minimal"} if "minimal" in words else {}
     budget = (options.thinking_budgets or {}).get(level.value)
     if style == "budget" or budget is not None:
         return {"includeThoughts": True, "thinkingBudget": _BUDGETS[level.value] if budget is None else budget}
-    levels = _LEVELS_OF_PRO if "pro" in model.id else _LEVELS
-    return {"includeThoughts": True, "thinkingLevel": levels[level.value]}
+    return {"includeThoughts": True, "thinkingLevel": nearest(level, words)}
 
 
 # --- contents -------------------------------------------------------------------------------------------------------
@@ -118,46 +131,62 @@ def _thinking(model: Model, options: StreamOptions) -> dict[str, Any]:
 def _contents(model: Model, context: ModelContext) -> list[dict[str, Any]]:
     names = [tool.name for tool in context.tools]
     replayed = replayable(context.messages, model, api=API, ids=IdRule(), tool_names=names)
-    sends_ids = not _BUDGET_MODELS.search(model.id)
-    signs = not _BUDGET_MODELS.search(model.id)
     contents: list[dict[str, Any]] = []
+    # What cannot be inside the results of a turn's calls comes after all of them: none may stand between two results.
+    beside: list[dict[str, Any]] = []
     for message in replayed:
-        role, parts = _written(message, sends_ids)
-        if not parts:
-            continue
-        if role == "model" and signs:
-            _sign_first_call(parts)
-        if contents and contents[-1]["role"] == role:
-            contents[-1]["parts"].extend(parts)
+        if beside and not isinstance(message, ToolResultMessage):
+            _append(contents, "user", beside)
+            beside = []
+        if isinstance(message, ToolResultMessage):
+            result, more = _result(message, model)
+            _append(contents, "user", [result])
+            beside += more
         else:
-            contents.append({"role": role, "parts": parts})
+            _append(contents, *_written(message, model))
+    _append(contents, "user", beside)
     if contents and contents[0]["role"] != "user":
         contents.insert(0, {"role": "user", "parts": [{"text": _BEFORE_THE_FIRST}]})
     return contents
 
 
-def _written(message: ReplayMessage, sends_ids: bool) -> tuple[str, list[dict[str, Any]]]:
+def _append(contents: list[dict[str, Any]], role: str, parts: list[dict[str, Any]]) -> None:
+    """Add parts to the contents, whose roles take turns."""
+    if parts and contents and contents[-1]["role"] == role:
+        contents[-1]["parts"].extend(parts)
+    elif parts:
+        contents.append({"role": role, "parts": parts})
+
+
+def _written(message: ReplayMessage, model: Model) -> tuple[str, list[dict[str, Any]]]:
     """Return the role and the parts that a message is sent as."""
     if isinstance(message, AssistantMessage):
-        return "model", [part for block in message.content for part in _model_part(block, sends_ids)]
-    if isinstance(message, ToolResultMessage):
-        return "user", _result(message, sends_ids)
+        parts = [part for block in message.content for part in _model_part(block, model)]
+        return "model", _with_first_call_signed(parts) if _is_new(model) else parts
     if isinstance(message.content, str):
         return "user", [{"text": message.content}]
     return "user", [part for block in message.content for part in _part(block)]
 
 
-def _result(message: ToolResultMessage, sends_ids: bool) -> list[dict[str, Any]]:
+def _result(message: ToolResultMessage, model: Model) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the part that a result is sent as, and those of the images that cannot be in it."""
     text = "\n".join(block.text for block in message.content if isinstance(block, TextContent))
-    images = [part for block in message.content if isinstance(block, ImageContent) for part in _part(block)]
+    images = [block for block in message.content if isinstance(block, ImageContent)]
+    inside = [image for image in images if _is_new(model) and image.mime_type in _IMAGES_IN_RESULTS]
+    beside = [image for image in images if image not in inside]
     said = text or "(see the attached image)"
     response: dict[str, Any] = {
         "name": message.tool_name,
         "response": {"error": said} if message.is_error else {"output": said},
     }
-    if sends_ids:
+    if inside:
+        response["parts"] = [part for image in inside for part in _part(image)]
+    if not _is_old(model):
         response["id"] = message.tool_call_id
-    return [{"functionResponse": response}, *images]
+    shown = [part for image in beside for part in _part(image)]
+    if shown:
+        shown.insert(0, {"text": f"What `{message.tool_name}` returned besides:"})
+    return {"functionResponse": response}, shown
 
 
 def _part(block: ContentBlock) -> Iterator[dict[str, Any]]:
@@ -167,11 +196,11 @@ def _part(block: ContentBlock) -> Iterator[dict[str, Any]]:
         yield {"inlineData": {"mimeType": block.mime_type, "data": block.data}}
 
 
-def _model_part(block: ContentBlock, sends_ids: bool) -> Iterator[dict[str, Any]]:
+def _model_part(block: ContentBlock, model: Model) -> Iterator[dict[str, Any]]:
     match block:
         case ToolCall():
             call: dict[str, Any] = {"name": block.name, "args": block.arguments}
-            if sends_ids:
+            if not _is_old(model):
                 call["id"] = block.id
             yield _signed({"functionCall": call}, block.thought_signature)
         case ThinkingContent():
@@ -189,13 +218,12 @@ def _signed(part: dict[str, Any], signature: str | None) -> dict[str, Any]:
     return {**part, "thoughtSignature": signature} if signature else part
 
 
-def _sign_first_call(parts: list[dict[str, Any]]) -> None:
+def _with_first_call_signed(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Models that sign refuse a turn whose first call has no signature, such as one that another model made."""
-    for place, part in enumerate(parts):
-        if "functionCall" in part:
-            if "thoughtSignature" not in part:
-                parts[place] = {**part, "thoughtSignature": _NO_SIGNATURE}
-            return
+    first = next((place for place, part in enumerate(parts) if "functionCall" in part), None)
+    if first is None or "thoughtSignature" in parts[first]:
+        return parts
+    return [*parts[:first], {**parts[first], "thoughtSignature": _NO_SIGNATURE}, *parts[first + 1 :]]
 
 
 # --- the address ----------------------------------------------------------------------------------------------------

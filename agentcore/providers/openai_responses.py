@@ -1,8 +1,9 @@
 """OpenAI's Responses API, and the servers that offer it.
 
-Nothing is stored at the provider (`store` is false); reasoning goes back in its encrypted form. `Model.compat` takes
-`efforts` (thinking level → the word that is sent), `encrypted_reasoning` (false: do not ask for it) and `body`, fields
-that every request carries.
+Nothing is stored at the provider (`store` is false), so nothing that goes back refers to anything there: messages and
+calls have no ids of items, reasoning goes back in its encrypted form. Nobody having asked for reasoning, a model that can
+do without is told to. `Model.compat` takes `efforts` (thinking level → the word that is sent, `None` for none),
+`encrypted_reasoning` (false: do not ask for it) and `body`, fields that every request carries.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from agentcore.content import ContentBlock, ImageContent, ProviderContent, TextC
 from agentcore.events import StreamEvent
 from agentcore.messages import AssistantMessage, ToolResultMessage
 from agentcore.models import Model, ThinkingLevel
-from agentcore.providers._exchange import Adapter, endpoint_url, exchange
+from agentcore.providers._exchange import Adapter, endpoint_url, exchange, with_body
 from agentcore.providers._replay import IdRule, ReplayMessage, clean_text, replayable
 from agentcore.providers._request import merge_headers
 from agentcore.providers._responses_reading import read_stream, read_whole
+from agentcore.providers._thinking_levels import nearest, openai_efforts
 
 __all__ = ["build_request", "read_stream", "stream"]
 
@@ -29,14 +31,6 @@ API = "openai-responses"
 
 _HOST = "api.openai.com"
 _LONGEST_CACHE_KEY = 64
-_EFFORTS = {
-    "minimal": "minimal",
-    "low": "low",
-    "medium": "medium",
-    "high": "high",
-    "xhigh": "xhigh",
-    "max": "xhigh",
-}
 _COMPAT = {"body", "efforts", "encrypted_reasoning"}
 
 
@@ -73,9 +67,9 @@ def build_request(model: Model, context: ModelContext, options: StreamOptions) -
             payload["prompt_cache_key"] = _cache_key(options.session_id)
         if options.cache_retention == "long":
             payload["prompt_cache_retention"] = "24h"
-    payload.update(model.compat.get("body", {}))
-    if not context.tools:
-        for field in ("tool_choice", "parallel_tool_calls"):
+    payload = with_body(payload, model.compat.get("body", {}))
+    if not payload.get("tools"):
+        for field in ("tools", "tool_choice", "parallel_tool_calls"):
             payload.pop(field, None)
     return payload
 
@@ -99,10 +93,16 @@ def _reasoning(model: Model, options: StreamOptions) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     if model.compat.get("encrypted_reasoning", True):
         fields["include"] = ["reasoning.encrypted_content"]
-    level = options.reasoning
-    if level is not None and level is not ThinkingLevel.OFF:
-        effort = {**_EFFORTS, **model.compat.get("efforts", {})}[level.value]
-        fields["reasoning"] = {"effort": effort, "summary": "auto"}
+    level = options.reasoning or ThinkingLevel.OFF
+    words = openai_efforts(model.id)
+    if level is ThinkingLevel.OFF:
+        usual: str | None = "none" if "none" in words else None
+    else:
+        usual = nearest(level, words)
+    effort = model.compat.get("efforts", {}).get(level.value, usual)
+    if effort is not None:
+        summary = {} if level is ThinkingLevel.OFF else {"summary": "auto"}
+        fields["reasoning"] = {"effort": effort, **summary}
     return fields
 
 
@@ -152,13 +152,15 @@ def _part(block: ContentBlock) -> Iterator[dict[str, Any]]:
 def _assistant_item(block: ContentBlock) -> Iterator[dict[str, Any]]:
     match block:
         case TextContent():
-            yield _message(block)
+            if block.text.strip():
+                yield _message(block)
         case ToolCall():
             arguments = json.dumps(block.arguments, ensure_ascii=False, separators=(",", ":"))
             yield {"type": "function_call", "call_id": block.id, "name": block.name, "arguments": arguments}
         case ThinkingContent():
             item = _object(block.signature)
-            if item.get("type") == "reasoning":
+            # One without its content is a mere reference to what the provider would have had to store.
+            if item.get("type") == "reasoning" and (item.get("encrypted_content") or item.get("content")):
                 yield item
         case ProviderContent():
             yield block.data
@@ -167,11 +169,9 @@ def _assistant_item(block: ContentBlock) -> Iterator[dict[str, Any]]:
 
 
 def _message(block: TextContent) -> dict[str, Any]:
-    mark = _object(block.signature)
-    if "id" not in mark:
-        return {"type": "message", "role": "assistant", "content": block.text, **mark}
-    content = [{"type": "output_text", "text": block.text, "annotations": []}]
-    return {"type": "message", "role": "assistant", "status": "completed", "content": content, **mark}
+    message = {"type": "message", "role": "assistant", "content": block.text}
+    phase = _object(block.signature).get("phase")
+    return {**message, "phase": phase} if isinstance(phase, str) else message
 
 
 def _object(text: str | None) -> dict[str, Any]:
