@@ -53,6 +53,8 @@ from agentcore.errors import (
 from agentcore.events import (
     AgentEndEvent,
     AgentStartEvent,
+    CompactionEndEvent,
+    CompactionStartEvent,
     DoneEvent,
     ErrorEvent,
     MessageEndEvent,
@@ -91,7 +93,7 @@ from agentcore.messages import (
 from agentcore.models import Model, ThinkingLevel
 from agentcore.partial import PartialMessage
 from agentcore.streams import EventStream
-from agentcore.tools import AgentTool, AgentToolResult, ToolExecutionMode
+from agentcore.tools import AgentTool, AgentToolResult, OnUpdate, ToolCallContext, ToolExecutionMode, tool
 
 if TYPE_CHECKING:
     from agentcore.providers import stream_response
@@ -120,6 +122,8 @@ __all__ = [
     "BeforeToolCallContext",
     "BeforeToolCallResult",
     "BranchSummaryMessage",
+    "CompactionEndEvent",
+    "CompactionStartEvent",
     "CompactionSummaryMessage",
     "ContentFilterError",
     "ContextOverflowError",
@@ -138,6 +142,7 @@ __all__ = [
     "Model",
     "ModelContext",
     "NothingToContinueError",
+    "OnUpdate",
     "OverloadedError",
     "PartialMessage",
     "PendingCallsError",
@@ -170,6 +175,7 @@ __all__ = [
     "ToolAbandonedError",
     "ToolArgumentsError",
     "ToolCall",
+    "ToolCallContext",
     "ToolCallDeltaEvent",
     "ToolCallEndEvent",
     "ToolCallStartEvent",
@@ -194,6 +200,7 @@ __all__ = [
     "run_agent_loop",
     "run_agent_loop_continue",
     "stream_response",
+    "tool",
 ]
 
 _ON_FIRST_USE = {"stream_response": "agentcore.providers"}

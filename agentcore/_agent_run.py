@@ -16,6 +16,7 @@ from agentcore._records import Record
 from agentcore._run import Run
 from agentcore._tool_calls import error_text
 from agentcore.abort import AbortController
+from agentcore.errors import AgentBusyError
 from agentcore.events import (
     AgentEndEvent,
     AgentEvent,
@@ -31,9 +32,10 @@ from agentcore.events import (
 from agentcore.messages import AgentMessage, AssistantMessage, Usage
 from agentcore.models import Model, ThinkingLevel
 from agentcore.partial import PartialMessage
+from agentcore.tokens import estimate_tokens
 from agentcore.tools import AgentTool
 
-__all__ = ["AgentRun", "AgentState", "AgentStatus", "RunningCall"]
+__all__ = ["AgentRun", "AgentState", "AgentStatus", "RunningCall", "busy_error"]
 
 _IDLE = "idle"
 _WAITING_FOR_MODEL = "waiting for model"
@@ -78,7 +80,8 @@ class AgentStatus(Record):
 
     `phase` is `idle`, `waiting for model`, `streaming`, `running tools` or `waiting to retry`. `turn` counts from 1;
     with `usage` and `cost` (USD; `None` when a price is unknown) it is about the run that is going on, or about the
-    latest one of an idle agent. The queues hold what no run has taken yet.
+    latest one of an idle agent. The queues hold what no run has taken yet. `tokens` is what the conversation takes, by
+    estimate.
     """
 
     phase: str
@@ -88,6 +91,7 @@ class AgentStatus(Record):
     follow_up_queue: tuple[AgentMessage, ...]
     usage: Usage
     cost: float | None
+    tokens: int
 
 
 @attrs.define(eq=False)
@@ -95,6 +99,8 @@ class AgentRun:
     """One run of an agent, from before it begins until the next one takes its place."""
 
     base: Sequence[AgentMessage] = ()
+    # Set by a compaction: what stands in place of everything up to there, and how many of `added` that is.
+    compacted: tuple[Sequence[AgentMessage], int] | None = None
     added: list[AgentMessage] = attrs.field(factory=list)
     controller: AbortController = attrs.field(factory=AbortController)
     ended: AbortController = attrs.field(factory=AbortController)
@@ -104,6 +110,7 @@ class AgentRun:
     held: AgentEvent | None = None
     skips_steering: bool = False
     logged: set[tuple[object, str]] = attrs.field(factory=set)
+    saved: set[int] = attrs.field(factory=set)
 
     turn: int = 0
     phase: str = _WAITING_FOR_MODEL
@@ -117,7 +124,13 @@ class AgentRun:
     @property
     def messages(self) -> list[AgentMessage]:
         """The transcript, with what the run has added so far."""
-        return [*self.base, *self.added]
+        base, skipped = self.compacted or (self.base, 0)
+        return [*base, *self.added[skipped:]]
+
+    @property
+    def since_compaction(self) -> list[AgentMessage]:
+        """What the run has added, but for what a compaction has taken in."""
+        return self.added[self.compacted[1] if self.compacted is not None else 0 :]
 
     def take(self, event: AgentEvent) -> None:
         """Bring the state up to an event, before anybody else sees it."""
@@ -184,6 +197,7 @@ class AgentRun:
             follow_up_queue=follow_ups,
             usage=run.usage if run is not None else self.usage,
             cost=_cost(run) if run is not None else self.cost,
+            tokens=estimate_tokens(self.messages),
         )
 
 
@@ -202,3 +216,11 @@ def _running_calls(run: Run) -> tuple[RunningCall, ...]:
         if record.state == "running" and started is not None and thread_name is not None:
             running.append(RunningCall(record.call.id, record.call.name, now - started, thread_name))
     return tuple(running)
+
+
+def busy_error(what: str) -> AgentBusyError:
+    """Return the error for what cannot be done during a run."""
+    return AgentBusyError(
+        f"cannot {what} during a run: `steer` and `follow_up` add messages to it, `abort` ends it, and `wait_for_idle` "
+        "waits for its end"
+    )

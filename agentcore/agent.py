@@ -9,36 +9,32 @@ in between.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, NoReturn
 
-from agentcore._agent_run import AgentRun, AgentState, AgentStatus
+from agentcore._agent_run import AgentRun, AgentState, AgentStatus, busy_error
 from agentcore._agent_settings import AgentSettings, Setting
+from agentcore._conversation import Conversation, ConversationRecord, load_conversation, save_conversation
+from agentcore._listeners import Listener, Listeners
 from agentcore._prompts import as_one_message, as_prompts
 from agentcore._queues import MessageQueue
 from agentcore._resume import allow, deny, replace, resumed_calls, unanswered_calls
 from agentcore._run import as_messages
 from agentcore._scope import is_inside
-from agentcore._tool_calls import coroutine_closed
 from agentcore.abort import AbortSignal
 from agentcore.config import AgentContext, AgentLoopConfig, BeforeToolCallResult, Limits, StreamFn
 from agentcore.content import ImageContent
-from agentcore.errors import AgentBusyError, NothingToContinueError, PendingCallsError
-from agentcore.events import AgentEndEvent, AgentEvent
+from agentcore.errors import AgentBusyError, MisuseError, NothingToContinueError, PendingCallsError
+from agentcore.events import AgentEndEvent, AgentEvent, MessageEndEvent
 from agentcore.loop import ResumedCalls, check_can_continue, drive, new_run
-from agentcore.messages import AgentMessage, AssistantMessage
+from agentcore.messages import AgentMessage, AssistantMessage, CompactionSummaryMessage
 from agentcore.models import Model, ThinkingLevel
 from agentcore.streams import EventStream
 from agentcore.tools import AgentTool, ToolExecutionMode
 
 __all__ = ["Agent", "Listener", "allow", "deny", "replace"]
-
-_logger = logging.getLogger("agentcore.agent")
-
-Listener = Callable[[AgentEvent, AbortSignal], object]
-"""`listener(event, signal)`: gets every event of an agent's runs; `signal` is the run's."""
 
 Plan = Callable[[AgentRun], "tuple[Sequence[AgentMessage], ResumedCalls | None]"]
 """Looks at a run that has been claimed; returns its prompts, and calls that it answers first."""
@@ -51,7 +47,8 @@ class Agent:
 
     `model` is a `Model`, or the `provider/id` of one in the catalog. `config` carries every option that has no
     parameter here; its `model` must equal the agent's, and its `signal` and queue hooks must be unset. What is named
-    here and not `None` overrides it. `messages` is the conversation so far. Hooks, options, tools and messages are
+    here and not `None` overrides it. `messages` is the conversation so far; with a `session` it is the session's, and each
+    message is written to it as it comes into the transcript. Hooks, options, tools and messages are
     attributes and can be replaced between runs; what cannot be right raises `TypeError` or `ValueError` at once.
 
     A run begins with `prompt`, `stream`, `continue_` or `resume`. Failures of the model, the network and the tools do
@@ -102,6 +99,7 @@ class Agent:
         follow_up_mode: str = "one-at-a-time",
         stream_fn: StreamFn | None = None,
         config: AgentLoopConfig | None = None,
+        session: Conversation | None = None,
     ) -> None:
         given: dict[str, Any] = {
             "model": model,
@@ -120,9 +118,22 @@ class Agent:
         self._settings = AgentSettings(config, given)
         self._steering = MessageQueue()
         self._follow_ups = MessageQueue()
-        self._listeners: dict[object, Listener] = {}
+        self._listeners = Listeners()
         self._claims: dict[str, AgentRun] = {}
-        self._latest = AgentRun(base=as_messages(messages, "`messages`"))
+        self._record = ConversationRecord(session)
+        self._latest = AgentRun(base=self._record.begin(as_messages(messages, "`messages`")))
+
+    @classmethod
+    def load(cls, path: str | Path, model: Model | str, **options: Any) -> Agent:
+        """Make an agent that goes on with what `save` wrote; `options` are those of the constructor.
+
+        Raises `FileNotFoundError`, and `SessionCorruptError` for a file that `save` did not write.
+        """
+        return cls(model, **{**load_conversation(path), **options})
+
+    def save(self, path: str | Path) -> None:
+        """Write the conversation and the system prompt to a file, readable by its owner only, as one piece."""
+        save_conversation(path, self.messages, self._settings["system_prompt"])
 
     # --- runs -------------------------------------------------------------------------------------------------------
 
@@ -217,9 +228,37 @@ class Agent:
         return record.ended.signal.wait(timeout)
 
     def reset(self) -> None:
-        """Forget the conversation, the queued messages and the latest error; raises `AgentBusyError` during a run."""
+        """Forget the conversation, the queued messages and the latest error; raises `AgentBusyError` during a run.
+
+        An agent with a session keeps its conversation: raises `MisuseError`.
+        """
+        if self._record.session is not None:
+            raise MisuseError("the conversation of this agent is in a session; make an agent with a new session")
         self._replace_messages((), "reset the agent")
         self.clear_all_queues()
+
+    def apply_compaction(self, summary: CompactionSummaryMessage, kept: Sequence[AgentMessage]) -> None:
+        """Put a summary and the messages that stay after it in place of the transcript; a session notes it.
+
+        Between runs, or on the thread of a run, from one of its hooks: the hook then returns a context of the same
+        messages, since a run goes on from its own. Raises `AgentBusyError` elsewhere during a run.
+        """
+        record = self._claims.get(_RUN)
+        if record is None:
+            self._record.compact(summary, kept)
+            self._replace_messages((summary, *kept), "replace the transcript")
+            return
+        if record.run is None or not is_inside(record.run):
+            raise busy_error("replace the transcript")
+        self._record.save_all(record.since_compaction, record.saved)
+        self._record.compact(summary, kept)
+        record.compacted = ((summary, *kept), len(record.added))
+
+    def announce(self, event: AgentEvent) -> None:
+        """Tell the listeners of a run of an event that is not the loop's own; from one of the run's hooks."""
+        record = self._claims.get(_RUN)
+        if record is not None and record.run is not None and is_inside(record.run):
+            record.run.emit(event)
 
     # --- what is known ----------------------------------------------------------------------------------------------
 
@@ -278,15 +317,7 @@ class Agent:
         Listeners are called in the order of subscription, after `state` has taken the event in. What one raises is
         logged. Taken back during an event, a listener does not get that event any more.
         """
-        if not callable(listener):
-            raise TypeError(f"a listener must be callable, not {type(listener).__name__}")
-        key = object()
-        self._listeners[key] = listener
-
-        def unsubscribe() -> None:
-            self._listeners.pop(key, None)
-
-        return unsubscribe
+        return self._listeners.add(listener)
 
     def has_queued_messages(self) -> bool:
         """Return whether messages wait in a queue."""
@@ -309,20 +340,23 @@ class Agent:
 
     def _refuse_when_busy(self, what: str) -> None:
         if _RUN in self._claims:
-            raise _busy(what)
+            raise busy_error(what)
 
     def _claim(self, record: AgentRun, what: str) -> None:
         if self._claims.setdefault(_RUN, record) is not record:
-            raise _busy(what)
+            raise busy_error(what)
         record.base = tuple(self._latest.messages)
 
     def _release(self, record: AgentRun) -> None:
         """Leave the agent idle, if `record` has the claim; once more does no harm."""
         if self._claims.get(_RUN) is record:
-            self._steering.settle(record.added)
-            self._follow_ups.settle(record.added)
-            record.leave()
-            self._claims.pop(_RUN, None)
+            try:
+                self._record.save_all(record.since_compaction, record.saved)
+            finally:
+                self._steering.settle(record.added)
+                self._follow_ups.settle(record.added)
+                record.leave()
+                self._claims.pop(_RUN, None)
         record.controller.close()
         record.ended.abort("ended")
 
@@ -441,17 +475,10 @@ class Agent:
     def _emit(self, record: AgentRun, event: AgentEvent) -> None:
         """Take an event in, and tell it to the listeners and to the stream."""
         record.take(event)
+        if type(event) is MessageEndEvent:
+            self._record.save(event.message, record.saved)
         assert record.run is not None
-        signal, listeners = record.run.signal, self._listeners
-        for key in list(listeners):
-            listener = listeners.get(key)
-            if listener is None:
-                continue
-            try:
-                if coroutine_closed(listener(event, signal)):
-                    raise TypeError("a listener is a coroutine function; listeners here are plain functions")
-            except Exception as error:
-                self._log_listener(record, key, event, error)
+        self._listeners.tell(event, record.run.signal, record.logged)
         if record.forward is None:
             return
         if type(event) is AgentEndEvent:
@@ -459,28 +486,12 @@ class Agent:
         else:
             record.forward(event)
 
-    def _log_listener(self, record: AgentRun, key: object, event: AgentEvent, error: Exception) -> None:
-        """Log that a listener failed: once a run for a type of event, for a broken one fails at every delta."""
-        if (key, event.type) in record.logged:
-            return
-        record.logged.add((key, event.type))
-        # What it says can hold what must not be in a log; only who asks for debugging gets it.
-        _logger.error("a listener failed at `%s`: %s", event.type, type(error).__name__)
-        _logger.debug("a listener failed at `%s`", event.type, exc_info=error)
-
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise TypeError(
-            "an Agent holds hooks and threads and cannot be pickled or copied; save its `messages` (each has `to_dict`) "
-            "and give them to a new one"
+            "an Agent holds hooks and threads and cannot be pickled or copied; `save` writes its conversation, and "
+            "`Agent.load` makes a new one of it"
         )
 
     def __repr__(self) -> str:
         phase = self.status().phase
         return f"<Agent {self.model.id!r}, {phase}, {len(self._latest.messages)} messages>"
-
-
-def _busy(what: str) -> AgentBusyError:
-    return AgentBusyError(
-        f"cannot {what} during a run: `steer` and `follow_up` add messages to it, `abort` ends it, and `wait_for_idle` "
-        "waits for its end"
-    )

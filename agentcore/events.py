@@ -19,13 +19,15 @@ import attrs
 
 from agentcore._records import json_safe
 from agentcore.content import ToolCall
-from agentcore.messages import AgentMessage, AssistantMessage, ToolResultMessage
+from agentcore.messages import AgentMessage, AssistantMessage, CompactionSummaryMessage, ToolResultMessage
 from agentcore.partial import PartialMessage
 
 __all__ = [
     "AgentEndEvent",
     "AgentEvent",
     "AgentStartEvent",
+    "CompactionEndEvent",
+    "CompactionStartEvent",
     "DoneEvent",
     "ErrorEvent",
     "MessageEndEvent",
@@ -317,6 +319,28 @@ class ToolExecutionEndEvent(_Event):
     is_error: bool
 
 
+@attrs.define
+class CompactionStartEvent(_Event):
+    """The past of an agent's conversation is about to be summarised.
+
+    `reason` is `threshold` or `overflow`; `tokens` is what the conversation takes, by estimate.
+    """
+
+    type: ClassVar[str] = "compaction_start"
+    reason: str
+    tokens: int
+
+
+@attrs.define
+class CompactionEndEvent(_Event):
+    """A compaction is over: `summary` stands for the past from here on, or `error` says why nothing has changed."""
+
+    type: ClassVar[str] = "compaction_end"
+    summary: CompactionSummaryMessage | None
+    tokens: int
+    error: str | None = None
+
+
 AgentEvent = (
     AgentStartEvent
     | AgentEndEvent
@@ -329,4 +353,6 @@ AgentEvent = (
     | ToolExecutionUpdateEvent
     | ToolExecutionEndEvent
     | RequestRetryEvent
+    | CompactionStartEvent
+    | CompactionEndEvent
 )

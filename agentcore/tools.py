@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import json
 import math
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 import attrs
 
@@ -21,11 +23,13 @@ __all__ = [
     "AgentTool",
     "AgentToolResult",
     "OnUpdate",
+    "ToolCallContext",
     "ToolExecute",
     "ToolExecutionMode",
     "ToolOutput",
     "as_tool_result",
     "check_unique_names",
+    "tool",
 ]
 
 
@@ -165,14 +169,100 @@ class AgentTool:
         return f"AgentTool({self.name!r})"
 
 
-def check_unique_names(tools: Iterable[AgentTool]) -> tuple[AgentTool, ...]:
-    """Return tools as a tuple; raises `TypeError` for what is no tool, `ValueError` naming a name that is used twice."""
-    checked = tuple(tools)
+# --- functions as tools ---------------------------------------------------------------------------------------------
+
+
+@attrs.frozen(repr=False, eq=False)
+class ToolCallContext(Record):
+    """What a function that is a tool may want to know of its call: a parameter with this annotation gets it.
+
+    `context` is the value the tool was made with.
+    """
+
+    tool_call_id: str
+    context: Any
+    signal: AbortSignal
+    on_update: OnUpdate
+
+
+@overload
+def tool(function: Callable[..., Any], /) -> AgentTool: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    label: str | None = None,
+    description: str | None = None,
+    execution_mode: ToolExecutionMode | str | None = None,
+    context: Any = None,
+    timeout: float | None = None,
+    exclusive: str | None = None,
+) -> Callable[[Callable[..., Any]], AgentTool]: ...
+def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Make a tool of a function: `@tool`, `@tool(name=…, timeout=…)`, or `tool(function)`.
+
+    The schema comes from the annotations (plain types, `Optional`, unions, `Literal`, enums, lists, dicts, tuples,
+    dataclasses, attrs classes, `TypedDict`, `Annotated[int, "what it is"]`), the descriptions from the docstring
+    (Google, NumPy or Sphinx style). Arguments arrive as the annotated types. Parameters annotated `AbortSignal`,
+    `OnUpdate` or `ToolCallContext` are filled in and not shown to the model. The function may return text, blocks, an
+    `AgentToolResult`, or data, which the model gets as JSON.
+
+    Raises `TypeError` naming the parameter for what cannot be expressed.
+    """
+    if function is not None:
+        return _function_tool(function, options)
+    return lambda decorated: _function_tool(decorated, options)
+
+
+def _function_tool(function: Callable[..., Any], options: dict[str, Any]) -> AgentTool:
+    from agentcore._signature import signature_of
+    from agentcore.abort import AbortSignal as Signal
+
+    if not callable(function):
+        raise TypeError(f"`tool` takes a function, not {type(function).__name__}")
+    if isinstance(function, AgentTool):
+        raise TypeError(f"{function!r} is a tool already")
+    signature = signature_of(function, (Signal, OnUpdate, ToolCallContext))
+
+    def execute(
+        tool_call_id: str, params: dict[str, Any], signal: AbortSignal, on_update: OnUpdate, context: Any
+    ) -> Any:
+        call = ToolCallContext(tool_call_id, context, signal, on_update)
+        return _as_output(signature.call(params, {Signal: signal, OnUpdate: on_update, ToolCallContext: call}))
+
+    chosen = {key: value for key, value in options.items() if value is not None}
+    name = chosen.pop("name", signature.name)
+    description = chosen.pop("description", signature.description)
+    label = chosen.pop("label", name)
+    return AgentTool(name, label, description, signature.schema, execute, **chosen)
+
+
+def _as_output(value: Any) -> Any:
+    """Return what a function gave as a tool may give it: data becomes JSON."""
+    if value is None or isinstance(value, (str, AgentToolResult, CoroutineType)) or is_block(value):
+        return value
+    if isinstance(value, (list, tuple)) and value and all(is_block(item) for item in value):
+        return value
+    return json.dumps(json_safe(value), ensure_ascii=False)
+
+
+def check_unique_names(tools: Iterable[AgentTool | Callable[..., Any]]) -> tuple[AgentTool, ...]:
+    """Return tools as a tuple, functions made into tools.
+
+    Raises `TypeError` for what is no tool, `ValueError` naming a name that is used twice.
+    """
+    checked = tuple(_as_tool(one) for one in tools)
     seen: set[str] = set()
-    for tool in checked:
-        if not isinstance(tool, AgentTool):
-            raise TypeError(f"`tools` holds `AgentTool`s, not {type(tool).__name__}")
-        if tool.name in seen:
-            raise ValueError(f"two tools are named {tool.name!r}; the names of an agent's tools must be unique")
-        seen.add(tool.name)
+    for one in checked:
+        if one.name in seen:
+            raise ValueError(f"two tools are named {one.name!r}; the names of an agent's tools must be unique")
+        seen.add(one.name)
     return checked
+
+
+def _as_tool(value: Any) -> AgentTool:
+    if isinstance(value, AgentTool):
+        return value
+    if callable(value) and not isinstance(value, type):
+        return _function_tool(value, {})
+    raise TypeError(f"`tools` holds `AgentTool`s and functions, not {type(value).__name__}")

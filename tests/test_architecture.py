@@ -33,9 +33,9 @@ ROOT = "__init__"
 LAYERS = [
     layer(0, "values", "_keys _records content errors messages models partial events"),
     layer(1, "primitives", "_workers _scope abort streams"),
-    layer(2, "contracts", "_problems _coercion _signature _arguments tools convert config"),
+    layer(2, "contracts", "_problems _coercion _signature _arguments tools convert tokens config"),
     layer(3, "loop", "_tool_calls _tool_workers _tool_batch _run _response loop"),
-    layer(4, "front", "_queues _prompts _resume _agent_settings _agent_run agent"),
+    layer(4, "front", "_queues _prompts _resume _listeners _conversation _agent_settings _agent_run agent"),
     layer(
         5,
         "provider parts",
@@ -64,7 +64,7 @@ LAYERS = [
         within="freely",
     ),
     layer(8, "approvals", "approvals"),
-    layer(8, "conversations that last", "sessions sessions.tree sessions.jsonl tokens compaction", within="freely"),
+    layer(8, "conversations that last", "sessions sessions.tree sessions.jsonl compaction", within="freely"),
     layer(
         8,
         "testing",

@@ -59,7 +59,7 @@ PROMISED = set(
     run_agent_loop run_agent_loop_continue agent_loop agent_loop_continue
     Agent allow deny replace
     AgentContext AgentLoopConfig StreamOptions ModelContext Limits
-    AgentTool AgentToolResult ToolExecutionMode
+    AgentTool AgentToolResult ToolExecutionMode tool ToolCallContext OnUpdate
     EventStream AbortController AbortSignal
     Model ThinkingLevel
     stream_response convert_to_llm
@@ -67,6 +67,7 @@ PROMISED = set(
     TextContent ThinkingContent ImageContent ToolCall ProviderContent
     Usage ErrorInfo AgentMessage PartialMessage
     UserMessage AssistantMessage ToolResultMessage BashExecutionMessage
+    CompactionStartEvent CompactionEndEvent
     CompactionSummaryMessage BranchSummaryMessage CustomMessage
 
     AgentStartEvent AgentEndEvent TurnStartEvent TurnEndEvent

@@ -361,7 +361,7 @@ def test_a_transcript_that_went_through_json_goes_on() -> None:
 
 @pytest.mark.parametrize("attempt", [pickle.dumps, copy.copy, copy.deepcopy])
 def test_an_agent_refuses_to_be_copied_and_says_what_to_save(attempt: Any) -> None:
-    with pytest.raises(TypeError, match="save its `messages`"):
+    with pytest.raises(TypeError, match="`save` writes its conversation"):
         attempt(agent_with())
 
 

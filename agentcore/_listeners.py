@@ -1,0 +1,56 @@
+"""The listeners of an agent: told of every event in turn, and none can spoil it for the others."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from agentcore._tool_calls import coroutine_closed
+from agentcore.abort import AbortSignal
+from agentcore.events import AgentEvent
+
+__all__ = ["Listener", "Listeners"]
+
+_logger = logging.getLogger("agentcore.agent")
+
+Listener = Callable[[AgentEvent, AbortSignal], object]
+"""`listener(event, signal)`: gets every event of an agent's runs; `signal` is the run's."""
+
+
+class Listeners:
+    """Listeners in the order of subscription.
+
+    Threads: they may be added and taken back from any thread, also while others are being told.
+    """
+
+    def __init__(self) -> None:
+        self._listeners: dict[object, Listener] = {}
+
+    def add(self, listener: Listener) -> Callable[[], None]:
+        """Add a listener; return what takes it back."""
+        if not callable(listener):
+            raise TypeError(f"a listener must be callable, not {type(listener).__name__}")
+        key = object()
+        self._listeners[key] = listener
+
+        def unsubscribe() -> None:
+            self._listeners.pop(key, None)
+
+        return unsubscribe
+
+    def tell(self, event: AgentEvent, signal: AbortSignal, logged: set[tuple[object, str]]) -> None:
+        """Call every listener; what one raises is logged, once for a type of event (`logged` keeps what has been)."""
+        listeners = self._listeners
+        for key in list(listeners):
+            listener = listeners.get(key)
+            if listener is None:
+                continue
+            try:
+                if coroutine_closed(listener(event, signal)):
+                    raise TypeError("a listener is a coroutine function; listeners here are plain functions")
+            except Exception as error:
+                # A broken one fails at every delta. What it says can hold what must not be in a log.
+                if (key, event.type) not in logged:
+                    logged.add((key, event.type))
+                    _logger.error("a listener failed at `%s`: %s", event.type, type(error).__name__)
+                    _logger.debug("a listener failed at `%s`", event.type, exc_info=error)
