@@ -453,7 +453,10 @@ def test_importing_loads_nothing_heavy_and_has_no_side_effects(arguments: list[s
         ("import asyncio", "'asyncio'"),
         ("import socket; socket.socket().close()", "actions: ['socket.__new__']"),
         ("import signal; signal.signal(signal.SIGUSR1, print)", "handlers: [<Signals.SIGUSR1"),
-        ("import threading; threading.Thread(target=input, daemon=True).start()", "threads: ['MainThread', 'Thread"),
+        (
+            "import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()",
+            "threads: ['MainThread', 'Thread",
+        ),
     ],
 )
 def test_the_watched_import_reports(side_effect: str, reported: str) -> None:
