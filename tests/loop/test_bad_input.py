@@ -159,7 +159,7 @@ def test_two_tools_of_one_name_are_refused_by_name():
         AgentContext(tools=[tool("run"), tool("walk"), tool("run")])
 
 
-@pytest.mark.parametrize("wrong", [7, "tool", {"name": "f"}, print])
+@pytest.mark.parametrize("wrong", [7, "tool", {"name": "f"}, object()])
 def test_what_is_no_tool_is_refused(wrong: Any):
     with pytest.raises(TypeError, match="`tools` holds `AgentTool`s"):
         AgentContext(tools=[wrong])

@@ -12,10 +12,10 @@ from agentcore._workers import DaemonThreadPool
 from agentcore.abort import AbortController
 from agentcore.config import AfterToolCallResult, AgentContext, AgentLoopConfig, BeforeToolCallResult
 from agentcore.events import ToolExecutionEndEvent, ToolExecutionStartEvent, ToolExecutionUpdateEvent
-from agentcore.loop import drive, new_run
-from agentcore.messages import UserMessage
+from agentcore.loop import ResumedCalls, drive, new_run
+from agentcore.messages import AssistantMessage, UserMessage
 from agentcore.testing import Gate, call, reply, scripted, scripted_model
-from tests.loop.loop_support import answer, returns, tool
+from tests.loop.loop_support import answer, line, returns, tool
 
 PATIENCE = 20.0
 """Seconds after which a wait that should have ended is a failure."""
@@ -722,3 +722,108 @@ def test_every_kind_of_answer_in_one_batch_comes_in_order():
     assert [event.tool_call_id for event in played.of(ToolExecutionStartEvent)] == [one.id for one in asked]
     assert sorted(ends_of(played)) == [one.id for one in asked]
     assert ends_of(played)[:3] == ["c2", "c3", "c4"]
+
+
+# --- what is known of a call while it runs --------------------------------------------------------------------------
+
+
+def test_of_each_call_its_state_its_start_and_its_thread_are_known_from_any_thread():
+    hall = Hall("c1", "c2")
+    seen: list[Any] = []
+
+    def look(call_id: str, *rest: Any) -> str:
+        hall.gates["c1"].wait_reached()
+        seen.extend((record.call.id, record.state, record.thread_name) for record in run.batch.records)
+        assert run.batch.records[0].started_at is not None
+        hall.open_all()
+        return "ok"
+
+    def before(context: Any, signal: Any) -> BeforeToolCallResult | None:
+        match context.tool_call.id:
+            case "c3":
+                return BeforeToolCallResult(pause=True)
+            case "c4":
+                return BeforeToolCallResult(block=True)
+        return None
+
+    model = scripted(
+        reply(call("w", id="c1"), call("look", id="c0"), call("w", id="c3"), call("w", id="c4"), call("w", id="c2"))
+    )
+    config = AgentLoopConfig(model=scripted_model(), before_tool_call=before, max_parallel_tools=2)
+    events: list[Any] = []
+    context = AgentContext(tools=[tool("w", hall.execute), tool("look", look)])
+    run = new_run(context, config, events.append, None, model, [])
+    drive(run, [UserMessage("hi")])
+    assert seen == [
+        ("c1", "running", "agentcore-tool-w-1"),
+        ("c0", "running", "agentcore-tool-look-2"),
+        ("c3", "paused", None),
+        ("c4", "done", None),
+        ("c2", "waiting", None),
+    ]
+    assert events[-1].reason == "paused"
+
+
+# --- calls that an earlier run left open ----------------------------------------------------------------------------
+
+
+def resumed(decide: Any, *calls: Any, **options: Any) -> tuple[list[str], list[Any], Any]:
+    """Go on with calls that an earlier run left open."""
+    message = AssistantMessage(calls, stop_reason="tool_use")
+    history = [UserMessage("before"), message]
+    events: list[Any] = []
+    added: list[Any] = []
+    model = scripted("Done.")
+    config = AgentLoopConfig(model=scripted_model(), **options)
+    run = new_run(AgentContext(messages=history, tools=[tool("f")]), config, events.append, None, model, added)
+    drive(run, (), ResumedCalls(message, message.tool_calls, decide))
+    return [line(event) for event in events if event.type != "message_update"], added, model
+
+
+def test_calls_that_were_left_open_are_decided_on_run_and_answered_as_any_others():
+    def decide(context: Any, signal: Any) -> BeforeToolCallResult | None:
+        return BeforeToolCallResult(block=True, reason="denied") if context.tool_call.id == "c2" else None
+
+    never: list[Any] = []
+    polls: list[str] = []
+    lines, added, model = resumed(
+        decide,
+        call("f", id="c1", n=1),
+        call("f", id="c2", n=2),
+        before_tool_call=lambda *args: never.append(args),
+        get_steering_messages=lambda: polls.append("steering"),
+    )
+    assert lines == [
+        "agent_start",
+        "turn_start",
+        "call c1 f {'n': 1}",
+        "call c2 f {'n': 2}",
+        "done c2: error",
+        "done c1: ran 1",
+        "start result c1: ran 1",
+        "end result c1: ran 1",
+        "start result c2 error",
+        "end result c2 error",
+        "turn_end c1 c2",
+        "turn_start",
+        "start assistant",
+        "end assistant stop: Done.",
+        "turn_end",
+        "agent_end completed",
+    ]
+    assert [message.role for message in added] == ["toolResult", "toolResult", "assistant"]
+    assert [message.role for message in model.requests[0].messages] == [
+        "user",
+        "assistant",
+        "toolResult",
+        "toolResult",
+    ]
+    assert never == []
+    assert polls == ["steering", "steering"]
+
+
+def test_calls_that_were_left_open_may_be_left_open_again():
+    lines, added, model = resumed(lambda context, signal: BeforeToolCallResult(pause=True), call("f", id="c1"))
+    assert lines == ["agent_start", "turn_start", "call c1 f {}", "turn_end", "agent_end paused"]
+    assert added == []
+    assert model.requests == []

@@ -559,6 +559,53 @@ def test_a_context_whose_tool_has_a_reference_out_of_its_schema_is_that_hooks_fa
     assert played.lines[-2:] == ["turn_end", "agent_end error"]
 
 
+@pytest.mark.parametrize("hook", ["prepare_next_turn", "should_stop_after_turn"])
+def test_an_abort_inside_a_hook_between_turns_asks_nobody_and_nothing_more(hook: str):
+    controller = AbortController()
+    asked: list[str] = []
+
+    def noting(name: str) -> Any:
+        def asks(*args: Any) -> None:
+            asked.append(name)
+            if name == hook:
+                controller.abort("enough")
+
+        return asks
+
+    names = ["prepare_next_turn", "should_stop_after_turn", "get_steering_messages", "get_follow_up_messages"]
+    played = answer(
+        reply(call("f", id="c1")),
+        "never",
+        tools=[tool("f")],
+        signal=controller.signal,
+        **{name: noting(name) for name in names},
+    )
+    assert asked[0] == "get_steering_messages"
+    assert asked[1:] == names[: names.index(hook) + 1]
+    assert played.lines[-6:] == [
+        "turn_end c1",
+        "turn_start",
+        "start assistant",
+        "end assistant aborted",
+        "turn_end",
+        "agent_end aborted",
+    ]
+
+
+@pytest.mark.parametrize("hook", ["prepare_next_turn", "should_stop_after_turn"])
+def test_an_abort_inside_a_hook_after_the_last_turn_leaves_a_run_that_is_complete(hook: str):
+    controller = AbortController()
+    polled: list[str] = []
+    played = answer(
+        "Done.",
+        signal=controller.signal,
+        get_follow_up_messages=lambda: polled.append("follow_up"),
+        **{hook: lambda *args: controller.abort()},
+    )
+    assert played.lines[-3:] == ["end assistant stop: Done.", "turn_end", "agent_end completed"]
+    assert polled == []
+
+
 def test_an_abort_request_out_of_a_hook_of_the_run_is_the_abort():
     def hook(context: Any, signal: Any) -> Any:
         raise AbortRequested("enough")
@@ -586,7 +633,7 @@ def test_system_exit_out_of_a_hook_stops_the_run_and_is_raised_again():
 
 
 @MODES
-@pytest.mark.parametrize("at", range(22))
+@pytest.mark.parametrize("at", range(34))
 def test_a_listener_that_raises_ends_the_run_with_a_whole_transcript(mode: str, at: int):
     count = 0
 
@@ -609,6 +656,7 @@ def test_a_listener_that_raises_ends_the_run_with_a_whole_transcript(mode: str, 
     )
     assert type(played.failure) is Broken
     assert len(played.events) == at + 1  # nothing is sent to a listener that has failed
+    assert (played.events[-1].type == "agent_end") == (at == 33)
     roles = [message.role for message in played.messages]
     assert roles in (
         [],
@@ -678,6 +726,28 @@ def test_a_listener_that_fails_while_a_hook_reports_progress_for_a_running_call_
         )
     assert type(played.failure) is Broken
     assert [result.tool_call_id for result in played.results] == ["c1", "c2"]
+
+
+@MODES
+def test_a_listener_that_asks_for_the_abort_at_every_event_still_gets_the_closing_ones(mode: str):
+    def emit(event: Any) -> None:
+        if event.type not in ("agent_start", "message_update") and len(played_so_far) > 15:
+            raise AbortRequested("enough")
+        played_so_far.append(event)
+
+    played_so_far: list[Any] = []
+    played = answer(
+        reply("On it.", call("f", id="c1"), call("f", id="c2")), tools=[tool("f")], tool_execution=mode, emit=emit
+    )
+    assert [result.tool_call_id for result in played.results] == ["c1", "c2"]
+    assert played.lines[-6:] == [
+        "turn_end c1 c2",
+        "turn_start",
+        "start assistant",
+        "end assistant aborted",
+        "turn_end",
+        "agent_end aborted",
+    ]
 
 
 def test_an_abort_request_out_of_a_listener_is_the_abort():

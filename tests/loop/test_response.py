@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agentcore.abort import AbortController
-from agentcore.config import AgentLoopTurnUpdate, ModelContext
+from agentcore.config import AgentContext, AgentLoopConfig, AgentLoopTurnUpdate, ModelContext
 from agentcore.content import TextContent, ToolCall
 from agentcore.errors import AbortRequested
 from agentcore.events import (
@@ -21,7 +21,9 @@ from agentcore.events import (
     TextStartEvent,
     ToolCallDeltaEvent,
 )
+from agentcore.loop import run_agent_loop
 from agentcore.messages import AssistantMessage, ErrorInfo, Usage, UserMessage
+from agentcore.models import Model
 from agentcore.partial import MessageJournal, PartialMessage
 from agentcore.testing import call, failure, reply, scripted, scripted_model
 from tests.loop.loop_support import Played, answer, play, tool
@@ -193,6 +195,15 @@ def test_a_coroutine_function_as_the_recovery_fails_the_run_by_name():
     assert isinstance(played.failure, TypeError)
     assert "recover_from_error" in str(played.failure)
     assert played.lines[-2:] == ["turn_end", "agent_end error"]
+
+
+def test_without_a_stream_function_the_adapter_of_the_models_api_is_asked():
+    events: list[Any] = []
+    config = AgentLoopConfig(model=Model("m", provider="nowhere"))
+    messages = run_agent_loop("hi", AgentContext(), config, events.append)
+    assert messages[-1].stop_reason == "error"
+    assert "base_url" in messages[-1].error_message
+    assert events[-1].reason == "error"
 
 
 # --- what comes back ------------------------------------------------------------------------------------------------
