@@ -1,22 +1,24 @@
 """A run on a background thread, and the stream of its events.
 
 Guarantees for threads. The run's thread holds the channel, never the `EventStream`, so a stream that nobody holds any
-more is finalised and aborts its run. Events, permits and wake-ups go through `SimpleQueue`s, whose `put` never blocks
-and may interrupt itself; the end is recorded before it is queued, so a reader that an interrupt robbed of it still
-finds it.
+more is finalised and aborts its run. An event is put into a deque before its reader is woken, and the end is noted
+before that; each side says that it is going to sleep, and then looks once more, so that one of the two always sees the
+other. No lock is taken, so an interrupt (Ctrl-C) leaves none taken.
 """
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from queue import SimpleQueue
+from queue import Empty
 from threading import get_ident
 from types import TracebackType
 from typing import Any, Generic, NoReturn, TypeVar
 
 from agentcore._scope import entered, is_inside
-from agentcore._workers import start_daemon
+from agentcore._workers import Mailbox, start_daemon
 from agentcore.abort import AbortController, AbortSignal
 from agentcore.errors import StreamStateError
 
@@ -24,6 +26,7 @@ __all__ = ["EventStream"]
 
 _E = TypeVar("_E")
 _EXTRA_CLOSE_SECONDS = 0.5
+_SECONDS_BETWEEN_LOOKS = 0.5
 
 StreamedRun = Callable[[Callable[[Any], None], AbortSignal, "list[Any]"], object]
 """`run(emit, signal, messages)`: does the run, adds to `messages`, and raises what ended it, if anything did."""
@@ -32,14 +35,27 @@ StreamedRun = Callable[[Callable[[Any], None], AbortSignal, "list[Any]"], object
 class _Channel:
     """What the run's thread and the reader share."""
 
-    __slots__ = ("bounded", "ended", "failure", "finished", "items", "messages", "permits", "readers")
+    __slots__ = (
+        "bound",
+        "ended",
+        "events",
+        "failure",
+        "finished",
+        "messages",
+        "reader_sleeps",
+        "readers",
+        "room",
+        "woken",
+        "writer_sleeps",
+    )
 
     def __init__(self, max_queue_size: int | None) -> None:
-        self.items: SimpleQueue[Any] = SimpleQueue()
-        self.permits: SimpleQueue[None] = SimpleQueue()
-        self.bounded = max_queue_size is not None
-        for _ in range(max_queue_size or 0):
-            self.permits.put(None)
+        self.events: deque[Any] = deque()
+        self.bound = math.inf if max_queue_size is None else max_queue_size
+        self.woken: Mailbox[None] = Mailbox()
+        self.reader_sleeps = False
+        self.room: Mailbox[None] = Mailbox()
+        self.writer_sleeps = False
         self.messages: list[Any] = []
         self.failure: BaseException | None = None
         self.ended = False
@@ -47,29 +63,68 @@ class _Channel:
         self.readers: dict[str, int] = {}
 
     def put(self, event: object) -> None:
-        if self.bounded:
-            self.permits.get()
-        self.items.put(event)
+        """Add an event, once there is room for it; on the run's thread."""
+        if len(self.events) >= self.bound:
+            self._wait_for_room()
+        self.events.append(event)
+        if self.reader_sleeps:
+            self.woken.put(None)
+
+    def _wait_for_room(self) -> None:
+        self.writer_sleeps = True
+        while len(self.events) >= self.bound:
+            try:
+                self.room.get(_SECONDS_BETWEEN_LOOKS)
+            except Empty:
+                pass  # nothing woke us: then the one who should have was interrupted before it could
+        self.writer_sleeps = False
 
     def lift(self) -> None:
         """Take the bound away; from any thread."""
-        self.bounded = False
-        self.permits.put(None)
+        self.bound = math.inf
+        self.room.put(None)
+
+    def wait(self) -> bool:
+        """Wait for an event; return whether there is one, or else the run has ended."""
+        while not self.events:
+            if self.ended:
+                # What was put before the end was noted is seen now, if there is anything.
+                return bool(self.events)
+            try:
+                self.reader_sleeps = True
+                if not self.events and not self.ended:
+                    self.woken.get()
+            finally:
+                self.reader_sleeps = False
+        return True
+
+    def take(self) -> Any:
+        """Return the oldest event."""
+        try:
+            return self.events.popleft()
+        finally:
+            if self.writer_sleeps:
+                self.room.put(None)
+
+    def end(self, failure: BaseException | None) -> None:
+        """Say that the run is over; on its thread."""
+        self.failure = failure
+        self.ended = True
+        self.woken.put(None)
+        self.finished.abort("finished")
 
 
-_END = object()
-
-
-def _feed(run: StreamedRun, channel: _Channel, signal: AbortSignal) -> None:
+def _feed(run: StreamedRun, channel: _Channel, controller: AbortController) -> None:
+    failure: BaseException | None = None
     try:
         with entered(channel):
-            run(channel.put, signal, channel.messages)
-    except BaseException as failure:
-        channel.failure = failure
+            run(channel.put, controller.signal, channel.messages)
+    except BaseException as error:
+        failure = error
     finally:
-        channel.ended = True
-        channel.items.put(_END)
-        channel.finished.abort("finished")
+        controller.close()
+        channel.end(failure)
+        del failure  # its traceback holds this frame
 
 
 class EventStream(Generic[_E]):
@@ -99,30 +154,29 @@ class EventStream(Generic[_E]):
         self._channel = channel = _Channel(max_queue_size)
         self._controller = AbortController(parents=signals)
         self._controller.signal.add_callback(channel.lift)
-        start_daemon(partial(_feed, run, channel, self._controller.signal), "agentcore-stream")
+        start_daemon(partial(_feed, run, channel, self._controller), "agentcore-stream")
 
     def __iter__(self) -> Iterator[_E]:
         return self
 
     def __next__(self) -> _E:
-        channel = self._channel
         self._refuse_from_inside("read")
-        me = get_ident()
-        if channel.readers.setdefault("reader", me) != me:
-            raise StreamStateError("another thread is reading this event stream; a stream has one reader at a time")
-        item: Any
+        channel, me = self._channel, get_ident()
         try:
-            item = _END if channel.ended and channel.items.empty() else channel.items.get()
+            if channel.readers.setdefault("reader", me) != me:
+                raise StreamStateError("another thread is reading this event stream; a stream has one reader at a time")
+            if channel.wait():
+                event: _E = channel.take()
+                return event
         except KeyboardInterrupt:
             self.abort("interrupted")
             raise
         finally:
-            channel.readers.pop("reader", None)
-        if item is not _END:
-            if channel.bounded:
-                channel.permits.put(None)
-            event: _E = item
-            return event
+            if channel.readers.get("reader") == me:
+                channel.readers.pop("reader", None)
+        if isinstance(channel.failure, StopIteration):
+            # As it is, it would look like the end of a run that went well.
+            raise RuntimeError("the run raised StopIteration") from channel.failure
         if channel.failure is not None:
             raise channel.failure
         raise StopIteration
@@ -142,10 +196,10 @@ class EventStream(Generic[_E]):
 
         It needs no reader: a bound on the queue is lifted. Raises `TimeoutError` after `timeout` seconds.
         """
-        channel = self._channel
         self._refuse_from_inside("wait for the result of")
-        channel.lift()
+        channel = self._channel
         try:
+            channel.lift()
             done = channel.finished.signal.wait(timeout)
         except KeyboardInterrupt:
             self.abort("interrupted")
@@ -170,7 +224,8 @@ class EventStream(Generic[_E]):
             self._channel.finished.signal.wait(self._abort_grace + _EXTRA_CLOSE_SECONDS)
 
     def _refuse_from_inside(self, what: str) -> None:
-        if is_inside(self._channel):
+        # What a run has started may outlive it, and may then wait: the run has ended.
+        if is_inside(self._channel) and not self._channel.ended:
             raise StreamStateError(f"cannot {what} this event stream from its own run: that would wait for itself")
 
     def __enter__(self) -> EventStream[_E]:
