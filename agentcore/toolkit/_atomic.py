@@ -7,6 +7,7 @@ import os
 import secrets
 import stat
 import sys
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -18,7 +19,9 @@ if sys.platform != "win32":
 __all__ = ["replace_content"]
 
 _PREFIX: Final = ".agentcore-write-"
-_CLEANING: Final = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+_CLEANING: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+# Where nothing can be locked, age must do.
+_ABANDONED_AFTER: Final = 60 * 60
 _FLAGS: Final = (
     os.O_WRONLY
     | os.O_CREAT
@@ -88,7 +91,7 @@ class _Temporary:
 
 def _lock(descriptor: int) -> bool:
     if sys.platform == "win32":
-        return True
+        return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -100,14 +103,24 @@ def _clean_up(folder: int | None, where: str) -> None:
     """Remove the temporary files of writers that no longer live: their locks went with them."""
     for name in _leftovers(folder, where):
         path = os.path.join(where, name)
-        try:
-            with descriptors() as held:
-                # For writing, because some network file systems lock nothing else.
-                descriptor = open_into(held, path, _CLEANING, dir_fd=folder)
-                if stat.S_ISREG(os.fstat(descriptor).st_mode) and _lock(descriptor):
-                    _unlink(folder, path)
-        except OSError:
-            continue
+        # For writing first, because some network file systems lock nothing else.
+        for access in (os.O_RDWR, os.O_RDONLY, os.O_WRONLY):
+            try:
+                with descriptors() as held:
+                    if _is_abandoned(open_into(held, path, _CLEANING | access, dir_fd=folder)):
+                        _unlink(folder, path)
+                break
+            except PermissionError:
+                continue  # it has got the mode of the file that it was for
+            except OSError:
+                break
+
+
+def _is_abandoned(descriptor: int) -> bool:
+    found = os.fstat(descriptor)
+    if sys.platform == "win32":
+        return time.time() - found.st_mtime > _ABANDONED_AFTER
+    return stat.S_ISREG(found.st_mode) and _lock(descriptor)
 
 
 def _leftovers(folder: int | None, where: str) -> list[str]:

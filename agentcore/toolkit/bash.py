@@ -106,7 +106,8 @@ class BashToolOptions(Record):
     does not confine what a command does: it is no sandbox.
 
     `inherit_env`: `"safe"` passes the environment less the variables that hold provider keys, `"all"` passes all,
-    `"none"` nothing; `env` adds to it. `timeout` in seconds is for commands that come without one; `None` is no limit.
+    `"none"` nothing; `env` adds to it. This keeps keys from being printed by the way; a command that sets out to find
+    them runs as the same user, and can. `timeout` in seconds is for commands that come without one; `None` is no limit.
     `shell` is the program to run instead of `bash`. Output that exceeds `max_lines` or `max_bytes` is kept in a
     private file in `output_folder` (the system's folder for temporary files if unset), up to `max_file_bytes` of it.
     """

@@ -143,11 +143,13 @@ def files(draw: st.DrawFn) -> tuple[bytes, str]:
     piece = text[start:end]
     assume(not (piece[0] == "\n" and text[start - 1 : start] == "\r"))
     assume(not (piece[-1] == "\r" and text[end : end + 1] == "\n"))
+    # With LF for CRLF, CR CR LF would read as CRLF.
+    assume("\r\r\n" not in piece)
     return mark + text.encode(), piece
 
 
 @given(files(), st.text(alphabet="xyz\né", max_size=6))
-@settings(max_examples=300)
+@settings(max_examples=120)
 def test_every_byte_outside_the_match_stays_as_it_was(
     tmp_path_factory: pytest.TempPathFactory, file: tuple[bytes, str], replacement: str
 ) -> None:
@@ -170,7 +172,8 @@ def test_every_byte_outside_the_match_stays_as_it_was(
     raw = piece.encode()
     assert raw in content
     accepted = {replacement.encode(), replacement.replace("\n", "\r\n").encode()}
-    start = content.index(raw)
+    # What looks like the character of the mark may be in the text too; the mark itself is no part of it.
+    start = content.index(raw, 3 if content.startswith(b"\xef\xbb\xbf") else 0)
     assert after[:start] == content[:start]
     assert after[len(after) - (len(content) - start - len(raw)) :] == content[start + len(raw) :]
     assert after[start : len(after) - (len(content) - start - len(raw))] in accepted
@@ -498,7 +501,7 @@ DIFF_LINES = st.lists(st.sampled_from(["a", "b", "c", "", "é"]), min_size=1, ma
 
 
 @given(DIFF_LINES, st.booleans(), st.data())
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_the_diff_is_one_that_patch_applies(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str], final_end: bool, data: st.DataObject
 ) -> None:

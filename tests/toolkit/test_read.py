@@ -205,7 +205,7 @@ LINES = st.lists(
 
 
 @given(LINES, st.booleans(), st.integers(1, 6), st.integers(4, 70))
-@settings(max_examples=150)
+@settings(max_examples=100)
 def test_following_the_hints_visits_every_line_once(
     tmp_path_factory: pytest.TempPathFactory, lines: list[bytes], final_end: bool, max_lines: int, max_size: int
 ) -> None:

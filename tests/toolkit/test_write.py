@@ -219,6 +219,11 @@ with tempfile.TemporaryDirectory() as folder:
     ):
         result = tool.execute("1", params, None, None, None)
         print(result.is_error, result.content[0].text)
+    os.mkdir("strays")
+    for number, mode in enumerate((0o444, 0o200, 0o600)):
+        os.close(os.open(f"strays/.agentcore-write-{number}.tmp", os.O_CREAT, mode))
+    write.execute("1", {"path": "strays/new", "content": "x"}, None, None, None)
+    print(os.listdir("strays"))
     os.mkdir("unreadable")
     with open("unreadable/file", "w") as file:
         file.write("old")
@@ -241,6 +246,7 @@ def test_write_protection_is_respected(python) -> None:
         "True Could not write protected: permission denied.",
         "True Could not edit protected: permission denied.",
         "True Could not write closed/new: permission denied.",
+        "['new']",
         "File written: unreadable/file (3 bytes)",
         "new",
         "x []",
