@@ -128,11 +128,11 @@ def _thinking(model: Model, options: StreamOptions, max_tokens: int) -> dict[str
 
 
 def _budget(model: Model, options: StreamOptions, level: ThinkingLevel, max_tokens: int) -> dict[str, Any]:
-    budget = (options.thinking_budgets or {}).get(level.value, _BUDGETS[level.value])
+    budget = max((options.thinking_budgets or {}).get(level.value, _BUDGETS[level.value]), _LEAST_BUDGET)
     total = max_tokens + budget
     if model.max_tokens is not None:
         total = max(min(total, model.max_tokens), max_tokens)
-    budget = min(budget, total - _LEAST_BUDGET)
+    budget = min(budget, total - min(max_tokens, _LEAST_BUDGET))  # the rest is the answer's
     if budget < _LEAST_BUDGET:
         return {}
     return {"max_tokens": total, "thinking": {"type": "enabled", "budget_tokens": budget}}
