@@ -1,0 +1,184 @@
+"""A run as plain text: what the model says to one file, what happens beside it to another."""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import Final, TextIO
+
+from agentcore.abort import AbortSignal
+from agentcore.display._text import (
+    call_words,
+    compaction_words,
+    content_text,
+    counted,
+    diff_of,
+    duration,
+    end_words,
+    error_words,
+    one_line,
+    shortened_line,
+    usage_words,
+    visible,
+)
+from agentcore.events import (
+    AgentEndEvent,
+    AgentEvent,
+    AgentStartEvent,
+    CompactionEndEvent,
+    CompactionStartEvent,
+    MessageEndEvent,
+    MessageUpdateEvent,
+    RequestRetryEvent,
+    TextDeltaEvent,
+    TextEndEvent,
+    ToolExecutionEndEvent,
+    ToolExecutionStartEvent,
+)
+from agentcore.messages import AssistantMessage, Usage, UserMessage
+from agentcore.tools import AgentToolResult
+
+__all__ = ["PlainView", "Spent", "preview"]
+
+_LONGEST_LABEL: Final = 200
+_MOST_LINES: Final = 5
+_MOST_DIFF_LINES: Final = 200
+
+
+def preview(name: str, result: AgentToolResult) -> tuple[list[str], str | None]:
+    """Return the lines of a result to show, harmless, and a note about those that are left out.
+
+    They are the lines of its diff, if it has one, else the first few; of a command the last few.
+    """
+    diff = diff_of(result.details)
+    if diff is not None and not result.is_error:
+        lines, most, last = visible(diff).splitlines()[2:], _MOST_DIFF_LINES, False
+    else:
+        lines, most, last = visible(content_text(result.content)).rstrip().split("\n"), _MOST_LINES, name == "bash"
+    left = len(lines) - most
+    if left <= 0:
+        return lines, None
+    return (lines[-most:] if last else lines[:most]), counted(left, "earlier line" if last else "more line")
+
+
+class Spent:
+    """Adds up what a run takes: turns, tokens, money, time."""
+
+    def __init__(self) -> None:
+        self.turns = 0
+        self.usage = Usage(cost={})
+        self.began = monotonic()
+
+    def add(self, usage: Usage | None) -> None:
+        """Count a response or a result."""
+        if usage is not None:
+            self.usage += usage
+
+    def words(self) -> str:
+        """Return it in words."""
+        cost = None if self.usage.cost is None else self.usage.cost.get("total")
+        turns = counted(self.turns, "turn")
+        return f"{usage_words(self.usage, cost)} · {turns} · {duration(monotonic() - self.began)}"
+
+
+class PlainView:
+    """Shows runs as plain text: the model's text goes to `out`, as it is; tool calls, errors and figures to `err`.
+
+    On a terminal the text is made harmless. Thinking is left out.
+
+    Threads: one at a time.
+    """
+
+    def __init__(self, out: TextIO, err: TextIO) -> None:
+        self._out = out
+        self._err = err
+        self._is_terminal = out.isatty()
+        self._ends_line = True
+        self._started: dict[str, float] = {}
+        self._spent = Spent()
+        self._own_prompt = True
+
+    def __call__(self, event: AgentEvent, signal: AbortSignal | None = None) -> None:
+        """Show an event."""
+        match event:
+            case AgentStartEvent():
+                self._spent, self._own_prompt = Spent(), True
+                self._started.clear()
+            case MessageUpdateEvent(assistant_message_event=TextDeltaEvent(delta=delta)):
+                self._say(delta)
+            case MessageUpdateEvent(assistant_message_event=TextEndEvent()):
+                self._end_line()
+            case MessageEndEvent(AssistantMessage() as message):
+                self._end_message(message)
+            case MessageEndEvent(UserMessage() as message):
+                if not self._own_prompt:
+                    content = message.content
+                    self.note(f"> {content if isinstance(content, str) else content_text(content)}")
+            case ToolExecutionStartEvent(tool_call_id, name, args):
+                self._started[tool_call_id] = monotonic()
+                self.note(f"→ {shortened_line(call_words(name, args), _LONGEST_LABEL)}")
+            case ToolExecutionEndEvent():
+                self._end_call(event)
+            case RequestRetryEvent(_, delay, reason):
+                self.note(f"trying again in {delay:.1f} s: {reason}")
+            case CompactionStartEvent():
+                self.note("summarising the earlier conversation")
+            case CompactionEndEvent():
+                self.note(compaction_words(event))
+            case AgentEndEvent():
+                words = end_words(event.reason)
+                if words is not None:
+                    self.note(words)
+                self.note(self._spent.words())
+            case _:
+                pass
+
+    def note(self, text: str) -> None:
+        """Show a line that is not the model's."""
+        self._end_line()
+        self._write(self._err, f"{one_line(text)}\n")
+
+    def lines(self, text: str) -> None:
+        """Show lines that are not the model's."""
+        self._end_line()
+        self._write(self._err, f"{visible(text)}\n")
+
+    def close(self) -> None:
+        """End the last line."""
+        self._end_line()
+
+    def _say(self, text: str) -> None:
+        if text:
+            self._ends_line = text.endswith("\n")
+            self._write(self._out, visible(text) if self._is_terminal else text)
+
+    def _end_line(self) -> None:
+        if not self._ends_line:
+            self._ends_line = True
+            self._write(self._out, "\n")
+
+    def _end_message(self, message: AssistantMessage) -> None:
+        self._own_prompt = False
+        self._spent.turns += 1
+        self._spent.add(message.usage)
+        self._end_line()
+        if message.stop_reason == "error":
+            self.note(f"error: {error_words(message.error)}")
+        elif message.stop_reason == "length":
+            self.note("The reply was cut off: it reached the longest that the model may give.")
+
+    def _end_call(self, event: ToolExecutionEndEvent) -> None:
+        result: AgentToolResult = event.result
+        self._spent.add(result.usage)
+        began = self._started.pop(event.tool_call_id, None)
+        took = "" if began is None else f" · {duration(monotonic() - began)}"
+        mark = "✗" if event.is_error else "✓"
+        lines, left_out = preview(event.tool_name, result)
+        if left_out:
+            lines.append(f"… {left_out}")
+        self.note(f"{mark} {one_line(event.tool_name)}{took}")
+        self.lines("\n".join(f"  {line}" for line in lines))
+
+    def _write(self, file: TextIO, text: str) -> None:
+        encoding = file.encoding or "utf-8"
+        file.write(text.encode(encoding, "replace").decode(encoding, "replace"))
+        file.flush()
