@@ -106,6 +106,11 @@ class _Channel:
             if self.writer_sleeps:
                 self.room.put(None)
 
+    def leave(self, reader: int) -> None:
+        """Give the reader's place back, if that thread has it."""
+        if self.readers.get("reader") == reader:
+            self.readers.pop("reader", None)
+
     def end(self, failure: BaseException | None) -> None:
         """Say that the run is over; on its thread."""
         self.failure = failure
@@ -163,17 +168,19 @@ class EventStream(Generic[_E]):
         self._refuse_from_inside("read")
         channel, me = self._channel, get_ident()
         try:
-            if channel.readers.setdefault("reader", me) != me:
-                raise StreamStateError("another thread is reading this event stream; a stream has one reader at a time")
-            if channel.wait():
-                event: _E = channel.take()
-                return event
-        except KeyboardInterrupt:
-            self.abort("interrupted")
-            raise
+            try:
+                if channel.readers.setdefault("reader", me) != me:
+                    raise StreamStateError("another thread is reading this event stream; it has one reader at a time")
+                if channel.wait():
+                    event: _E = channel.take()
+                    return event
+            except KeyboardInterrupt:
+                self.abort("interrupted")
+                raise
+            finally:
+                channel.leave(me)
         finally:
-            if channel.readers.get("reader") == me:
-                channel.readers.pop("reader", None)
+            channel.leave(me)  # again, if an interrupt has ended the first try
         if isinstance(channel.failure, StopIteration):
             # As it is, it would look like the end of a run that went well.
             raise RuntimeError("the run raised StopIteration") from channel.failure
