@@ -306,7 +306,11 @@ def _transcript_faults(trial: Trial) -> Iterator[str]:
         if result.tool_call_id != call.id:
             yield "a result has the id of another call"
     missing = [name for name in expected if name not in names]
-    if missing and (trial.failure is not None or trial.events[-1].reason != "paused"):
+    paused = [f"t{number}" for number, one in enumerate(trial.batch.calls) if one.before == "pause"]
+    last = trial.events[-1]
+    # A listener may fail when the turn has ended, and with it the batch: what was paused then stays paused.
+    may_pause = isinstance(last, TurnEndEvent) or (isinstance(last, AgentEndEvent) and last.reason == "paused")
+    if missing and not (may_pause and set(missing) <= set(paused)):
         yield f"calls without a result: {missing}"
 
 
@@ -403,7 +407,7 @@ def _quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-@settings(max_examples=250, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(BATCHES)
 def test_every_call_of_any_batch_is_answered_once_and_in_order(batch: Batch) -> None:
     trial = Trial(batch)
