@@ -77,7 +77,7 @@ def _request(run: Run) -> tuple[ModelContext, StreamOptions]:
     values = {name: getattr(config, name) for name in _OPTIONS}
     reasoning = None if run.reasoning is ThinkingLevel.OFF else run.reasoning
     values.update(api_key=api_key or config.api_key, signal=run.signal, reasoning=reasoning)
-    return ModelContext(run.system_prompt, messages, tuple(run.tools.values())), StreamOptions(**values)
+    return ModelContext(run.system_prompt, messages, tuple(run.tools.values()), memo=run.memo), StreamOptions(**values)
 
 
 def _sequence(value: Any, hook: str) -> Any:

@@ -35,7 +35,15 @@ from agentcore.events import (
     TurnEndEvent,
     TurnStartEvent,
 )
-from agentcore.messages import AgentMessage, AssistantMessage, ErrorInfo, ToolResultMessage, Usage, UserMessage
+from agentcore.messages import (
+    MESSAGE_CLASSES,
+    AgentMessage,
+    AssistantMessage,
+    ErrorInfo,
+    ToolResultMessage,
+    Usage,
+    UserMessage,
+)
 from agentcore.models import has_prices, usage_cost
 from agentcore.partial import PartialMessage
 from agentcore.tools import AgentTool
@@ -66,6 +74,8 @@ def as_messages(value: Any, what: str) -> tuple[AgentMessage, ...]:
 
 def _is_message(value: Any) -> bool:
     # A class has the attributes of its instances, and a message that has not finished those of one that has.
+    if type(value) in MESSAGE_CLASSES:  # checking against a protocol takes a hundred times as long
+        return True
     return isinstance(value, AgentMessage) and not isinstance(value, (type, PartialMessage))
 
 
@@ -103,6 +113,7 @@ class Run:
         self.model = config.model
         self.reasoning = config.reasoning
         self.new_messages = new_messages
+        self.memo: dict[str, Any] = {}
         self.system_prompt = ""
         self.tools: dict[str, AgentTool] = {}
         self._base: tuple[AgentMessage, ...] = ()

@@ -70,11 +70,16 @@ class AgentContext(Record):
 
 @attrs.frozen(repr=False, eq=False)
 class ModelContext(Record):
-    """What a stream function gets to send: the system prompt, the messages a model understands, the tools."""
+    """What a stream function gets to send: the system prompt, the messages a model understands, the tools.
+
+    `memo` is the same dict in all requests of one run: a stream function may keep there what it has made of messages,
+    which never change, instead of making it again for every request.
+    """
 
     system_prompt: str = ""
     messages: tuple[Any, ...] = attrs.field(default=(), converter=_messages)
     tools: tuple[AgentTool, ...] = attrs.field(default=(), converter=_given_tools)
+    memo: dict[str, Any] = attrs.field(factory=dict, repr=False, kw_only=True)
 
 
 def _check_limit(limits: Limits, field: attrs.Attribute[Any], value: Any) -> None:

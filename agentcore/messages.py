@@ -42,6 +42,7 @@ __all__ = [
     "CustomMessage",
     "ErrorInfo",
     "ImageContent",
+    "MESSAGE_CLASSES",
     "ProviderContent",
     "TextContent",
     "ThinkingContent",
@@ -385,6 +386,19 @@ class _ForeignMessage(CustomMessage):
     def to_dict(self) -> dict[str, Any]:
         return dict(json_safe(self.details))
 
+
+MESSAGE_CLASSES = frozenset(
+    (
+        UserMessage,
+        AssistantMessage,
+        ToolResultMessage,
+        BashExecutionMessage,
+        CompactionSummaryMessage,
+        BranchSummaryMessage,
+        CustomMessage,
+        _ForeignMessage,
+    )
+)
 
 _MESSAGES: dict[str, Callable[[Mapping[str, Any]], AgentMessage]] = {
     "user": UserMessage.from_dict,

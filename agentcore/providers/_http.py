@@ -21,10 +21,12 @@ from __future__ import annotations
 import collections
 import functools
 import os
+import sys
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import attrs
 
@@ -264,10 +266,14 @@ class HttpResponse:
                 "POST", call.url, headers=call.headers, data=call.body, auth=session.auth or _leave_headers_alone
             )
         )
-        # The session's own settings are given as the request's, since requests lets the environment beat a session.
-        settings = session.merge_environment_settings(
-            prepared.url, dict(session.proxies), True, session.verify, session.cert
-        )
+        settings: Mapping[str, Any]
+        if user_session is None:
+            settings = _settings_of_environment(call.url)
+        else:
+            # Its own settings are given as the request's, since requests lets the environment beat a session.
+            settings = session.merge_environment_settings(
+                prepared.url, dict(session.proxies), True, session.verify, session.cert
+            )
         timeouts = (self._connect_timeout, self._idle_timeout)
         response: requests.Response = adapter.send(prepared, timeout=timeouts, **settings)
         return response
@@ -329,6 +335,31 @@ class HttpResponse:
         answered = self._response is not None
         info, retryable = explain(error, self._call.host, self._line, self._connect_timeout, answered)
         return _Failure(attrs.evolve(info, message=self._call.redact(info.message)), retryable)
+
+
+def _settings_of_environment(url: str) -> dict[str, Any]:
+    """Return the proxies and certificates that the environment asks for; looking them up anew costs as much as a send."""
+    if sys.platform in ("darwin", "win32"):  # where proxies are also a setting of the system
+        return _look_up_settings.__wrapped__(url, ())
+    parts = urlsplit(url)
+    origin = f"{parts.scheme}://{parts.netloc}/"
+    return {**_look_up_settings(origin, tuple(map(os.environ.get, _SETTING_VARIABLES)))}
+
+
+_SETTING_VARIABLES = (
+    *(f"{name}_proxy" for name in ("http", "https", "all", "no")),
+    *(f"{name}_PROXY" for name in ("HTTP", "HTTPS", "ALL", "NO")),
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "REQUEST_METHOD",  # a web server's script: there HTTP_PROXY may come from a request's header
+)
+
+
+@functools.lru_cache(maxsize=32)
+def _look_up_settings(url: str, variables: tuple[str | None, ...]) -> dict[str, Any]:
+    import requests
+
+    return dict(requests.Session().merge_environment_settings(url, {}, True, True, None))
 
 
 def _leave_headers_alone(request: requests.PreparedRequest) -> requests.PreparedRequest:

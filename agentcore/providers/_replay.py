@@ -26,10 +26,11 @@ from __future__ import annotations
 
 import hashlib
 import math
+import operator
 import re
 import string
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import attrs
 
@@ -38,7 +39,10 @@ from agentcore.content import ContentBlock, ImageContent, ProviderContent, TextC
 from agentcore.messages import AssistantMessage, ToolResultMessage, UserMessage
 from agentcore.models import Model
 
-__all__ = ["IdRule", "ReplayMessage", "clean_json", "clean_text", "replayable"]
+__all__ = ["IdRule", "ReplayMessage", "clean_json", "clean_text", "replayable", "written_once"]
+
+_Message = TypeVar("_Message")
+_Written = TypeVar("_Written")
 
 ReplayMessage = UserMessage | AssistantMessage | ToolResultMessage
 
@@ -82,56 +86,122 @@ def replayable(
     api: str | None = None,
     ids: IdRule | None = None,
     tool_names: Iterable[str] = (),
+    memo: dict[str, Any] | None = None,
 ) -> list[ReplayMessage]:
     """Return the messages as a request to `model` over `api` (the model's, when left out) can hold them.
 
     `tool_names` are the names the request declares; a call of any other tool is renamed if its name has characters
-    that no API takes. Messages of other classes than the three a model understands are left out.
+    that no API takes. Messages of other classes than the three a model understands are left out. With the `memo` of the
+    request before, only messages that came after it are looked at: the same objects give the same objects again.
     """
-    writer = _Writer(model, model.api if api is None else api, IdRule() if ids is None else ids, tool_names)
-    replayed: list[ReplayMessage] = []
-    for message, results in _turns(messages):
-        replayed.extend(writer.written(message, results))
-    return replayed
+    rule, names = IdRule() if ids is None else ids, frozenset(tool_names)
+    key = ((model.provider, model.api if api is None else api, model.id), "image" in model.input, rule, names)
+    known = memo.get("replay") if memo is not None else None
+    given = list(messages)
+    if not isinstance(known, _Transcript) or known.key != key or not known.is_beginning_of(given):
+        known = _Transcript(key)
+    if memo is not None:
+        # Taken out while it grows: an interrupt in the middle must not leave half a turn to build on.
+        memo.pop("replay", None)
+    known.add(given)
+    if memo is not None:
+        memo["replay"] = known
+    return known.replayed.copy()
+
+
+def written_once(
+    memo: dict[str, Any], model: Model, message: _Message, write: Callable[[_Message], _Written]
+) -> _Written:
+    """Return `write(message)`, made once in a run for each message and model; nobody may change it."""
+    model_and_known = memo.get("written")
+    if model_and_known is None or model_and_known[0] is not model:
+        model_and_known = memo["written"] = (model, {})
+    known: dict[int, tuple[Any, Any]] = model_and_known[1]
+    entry = known.get(id(message))
+    # The message is kept beside what was made of it, so that no other one gets its id.
+    if entry is None:
+        entry = known[id(message)] = (message, write(message))
+    written: _Written = entry[1]
+    return written
+
+
+_Key = tuple[tuple[str, str, str], bool, IdRule, frozenset[str]]
 
 
 # --- pairing --------------------------------------------------------------------------------------------------------
 
 
-_Results = list[ToolResultMessage | None]
+@attrs.define(eq=False)
+class _Turn:
+    """A message that is sent, and its calls with their results (`None` for one that has none), at `place`."""
+
+    message: UserMessage | AssistantMessage
+    results: list[ToolResultMessage | None]
+    place: int = 0
+    calls: tuple[ToolCall, ...] = ()
 
 
-def _turns(messages: Iterable[Any]) -> list[tuple[UserMessage | AssistantMessage, _Results]]:
-    """Return the messages that are kept, each with the results of its calls: one for each call, `None` if it has none.
+class _Transcript:
+    """A transcript as it is replayed, which can grow.
 
     A result belongs to the last unanswered call of its id before it: providers that count calls anew in each turn use
-    the same ids again and again.
+    the same ids again and again. Since every call has exactly one result in what is replayed, be it that it has none,
+    one that comes later takes its place and nothing else moves.
     """
-    turns: list[tuple[UserMessage | AssistantMessage, _Results]] = []
-    # For each id the messages whose calls of that id wait, with the places of these calls, first one first.
-    waiting: dict[str, list[tuple[_Results, list[int]]]] = {}
-    for message in messages:
-        if isinstance(message, ToolResultMessage):
-            places = waiting.get(message.tool_call_id)
-            if places:
-                results, indices = places[-1]
-                results[indices.pop(0)] = message
-                if not indices:
-                    places.pop()
-        elif isinstance(message, AssistantMessage):
-            calls = message.tool_calls
-            results = [None] * len(calls)
-            by_id: dict[str, list[int]] = {}
-            for index, call in enumerate(calls):
-                by_id.setdefault(call.id, []).append(index)
-            for id, indices in by_id.items():
-                waiting.setdefault(id, []).append((results, indices))
-            # The results of a message that is left out find their place in it, and go with it.
-            if message.stop_reason not in ("error", "aborted"):
-                turns.append((message, results))
-        elif isinstance(message, UserMessage):
-            turns.append((message, []))
-    return turns
+
+    def __init__(self, key: _Key) -> None:
+        self.key = key
+        self.sources: list[Any] = []
+        self.replayed: list[ReplayMessage] = []
+        self._writer = _Writer(*key)
+        # For each id the turns whose calls of that id wait, with the numbers of these calls, first one first.
+        self._waiting: dict[str, list[tuple[_Turn, list[int]]]] = {}
+
+    def is_beginning_of(self, messages: list[Any]) -> bool:
+        """Return whether a transcript begins with the very messages that have been added."""
+        sources = self.sources
+        return len(sources) <= len(messages) and all(map(operator.is_, sources, messages))
+
+    def add(self, messages: list[Any]) -> None:
+        """Add the messages that are new."""
+        new: list[_Turn] = []
+        answered: list[tuple[_Turn, int]] = []
+        for message in messages[len(self.sources) :]:
+            if isinstance(message, ToolResultMessage):
+                places = self._waiting.get(message.tool_call_id)
+                if places:
+                    turn, numbers = places[-1]
+                    number = numbers.pop(0)
+                    turn.results[number] = message
+                    answered.append((turn, number))
+                    if not numbers:
+                        places.pop()
+            elif isinstance(message, AssistantMessage):
+                turn = self._turn_of(message)
+                # The results of a message that is left out find their place in it, and go with it.
+                if message.stop_reason not in ("error", "aborted"):
+                    new.append(turn)
+            elif isinstance(message, UserMessage):
+                new.append(_Turn(message, []))
+        written = {id(turn) for turn in new}
+        for turn, number in answered:
+            if id(turn) not in written and turn.calls:
+                answer = self._writer.result(turn.calls[number], turn.results[number], turn.message.timestamp)
+                self.replayed[turn.place + 1 + number] = answer
+        for turn in new:
+            turn.place = len(self.replayed)
+            self.replayed.extend(self._writer.written(turn))
+        self.sources = messages
+
+    def _turn_of(self, message: AssistantMessage) -> _Turn:
+        calls = message.tool_calls
+        turn = _Turn(message, [None] * len(calls))
+        by_id: dict[str, list[int]] = {}
+        for number, call in enumerate(calls):
+            by_id.setdefault(call.id, []).append(number)
+        for id, numbers in by_id.items():
+            self._waiting.setdefault(id, []).append((turn, numbers))
+        return turn
 
 
 # --- writing --------------------------------------------------------------------------------------------------------
@@ -140,21 +210,25 @@ def _turns(messages: Iterable[Any]) -> list[tuple[UserMessage | AssistantMessage
 class _Writer:
     """Writes the messages of one request, in order."""
 
-    def __init__(self, model: Model, api: str, rule: IdRule, tool_names: Iterable[str]) -> None:
-        self._origin = (model.provider, api, model.id)
-        self._reads_images = "image" in model.input
+    def __init__(
+        self, origin: tuple[str, str, str], reads_images: bool, rule: IdRule, tool_names: frozenset[str]
+    ) -> None:
+        self._origin = origin
+        self._reads_images = reads_images
         self._rule = rule
-        self._tool_names = frozenset(tool_names)
+        self._tool_names = tool_names
         self._used: set[str] = set()
 
-    def written(self, message: UserMessage | AssistantMessage, results: _Results) -> list[ReplayMessage]:
+    def written(self, turn: _Turn) -> list[ReplayMessage]:
+        message = turn.message
         if isinstance(message, UserMessage):
             return self._user(message)
         content = self._assistant_content(message)
         if not content:
             return []
-        calls = [block for block in content if isinstance(block, ToolCall)]
-        answers = [self._result(call, result, message) for call, result in zip(calls, results, strict=True)]
+        turn.calls = tuple(block for block in content if isinstance(block, ToolCall))
+        pairs = zip(turn.calls, turn.results, strict=True)
+        answers = [self.result(call, result, message.timestamp) for call, result in pairs]
         return [message if content == message.content else attrs.evolve(message, content=content), *answers]
 
     def _user(self, message: UserMessage) -> list[ReplayMessage]:
@@ -169,9 +243,9 @@ class _Writer:
             return []
         return [message if blocks == content else attrs.evolve(message, content=blocks)]
 
-    def _result(self, call: ToolCall, result: ToolResultMessage | None, message: AssistantMessage) -> ToolResultMessage:
+    def result(self, call: ToolCall, result: ToolResultMessage | None, timestamp: int) -> ToolResultMessage:
         if result is None:
-            return ToolResultMessage(call.id, call.name, _NO_RESULT, is_error=True, timestamp=message.timestamp)
+            return ToolResultMessage(call.id, call.name, _NO_RESULT, is_error=True, timestamp=timestamp)
         content = self._readable(result.content) or (TextContent(_NO_OUTPUT),)
         if (call.id, call.name, content) == (result.tool_call_id, result.tool_name, result.content):
             return result

@@ -9,6 +9,7 @@ them.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -227,6 +228,7 @@ def dialect_of(model: Model) -> Dialect:
         raise ValueError(f"`Model.compat` has a value that does not fit: {error}") from None
 
 
+@functools.lru_cache(maxsize=128)
 def _by_host(base_url: str) -> Dialect | None:
     try:
         host = urlsplit(base_url).hostname or ""

@@ -18,7 +18,7 @@ from agentcore.messages import AssistantMessage, ToolResultMessage, UserMessage
 from agentcore.models import Model, ThinkingLevel
 from agentcore.providers._chat_reading import read_stream, read_whole
 from agentcore.providers._exchange import Adapter, endpoint_url, exchange
-from agentcore.providers._replay import clean_text, replayable
+from agentcore.providers._replay import clean_text, replayable, written_once
 from agentcore.providers._request import merge_headers
 from agentcore.providers.dialects import GENERIC, Dialect, dialect_of
 
@@ -116,17 +116,18 @@ def _messages(model: Model, context: ModelContext, dialect: Dialect, options: St
     if context.system_prompt.strip():
         written.append({"role": dialect.system_role, "content": clean_text(context.system_prompt)})
     tool_names = [tool.name for tool in context.tools]
-    replayed = replayable(context.messages, model, api=API, ids=dialect.tool_ids, tool_names=tool_names)
+    memo = context.memo
+    replayed = replayable(context.messages, model, api=API, ids=dialect.tool_ids, tool_names=tool_names, memo=memo)
     images: list[ImageContent] = []
     for message in replayed:
         if images and not isinstance(message, ToolResultMessage):
             written.extend(_attached(images, dialect))
             images = []
         if isinstance(message, ToolResultMessage):
-            written.append(_result(message, dialect))
+            written.append(written_once(memo, model, message, lambda result: _result(result, dialect)))
             images.extend(block for block in message.content if isinstance(block, ImageContent))
         elif isinstance(message, AssistantMessage):
-            written.extend(_assistant(message, dialect))
+            written.extend(written_once(memo, model, message, lambda said: tuple(_assistant(said, dialect))))
         else:
             written.extend(_user(message, written, dialect))
     written.extend(_attached(images, dialect))
@@ -219,15 +220,15 @@ def _mark_for_caching(messages: list[dict[str, Any]], options: StreamOptions) ->
     mark: dict[str, Any] = {"type": "ephemeral"}
     if options.cache_retention == "long":
         mark["ttl"] = "1h"
-    system = [message for message in messages[:1] if message["role"] != "user"]
-    last = next((message for message in reversed(messages) if message["role"] in ("user", "tool")), None)
-    for message in (*system, *([last] if last is not None else [])):
-        content = message["content"]
+    system = [at for at, message in enumerate(messages[:1]) if message["role"] != "user"]
+    last = max((at for at, message in enumerate(messages) if message["role"] in ("user", "tool")), default=None)
+    for at in (*system, *([last] if last is not None else [])):
+        content = messages[at]["content"]
         parts = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
-        place = max((at for at, part in enumerate(parts) if part["type"] == "text"), default=None)
+        place = max((number for number, part in enumerate(parts) if part["type"] == "text"), default=None)
         if place is not None:
             parts[place] = {**parts[place], "cache_control": mark}
-            message["content"] = parts
+            messages[at] = {**messages[at], "content": parts}  # the message itself is kept for the next request
 
 
 # --- the address ----------------------------------------------------------------------------------------------------

@@ -69,7 +69,7 @@ def test_two_tools_of_one_name_are_refused_in_a_context() -> None:
 
 
 def test_what_is_no_tool_is_refused_in_a_context() -> None:
-    with pytest.raises(TypeError, match="`tools` holds `AgentTool`s, not str"):
+    with pytest.raises(TypeError, match="`tools` holds `AgentTool`s and functions, not str"):
         AgentContext(tools=["read"])  # type: ignore[list-item]
 
 
