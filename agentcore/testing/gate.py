@@ -38,8 +38,6 @@ class Gate:
         """Let everything go on that is held here, now or later."""
         self._opened.abort("opened")
 
-    release = open
-
     def hold(self, signal: AbortSignal | None = None) -> bool:
         """Wait at the gate until it is opened or the signal is aborted; return whether it is open."""
         self._reached.abort("reached")

@@ -908,12 +908,12 @@ def test_status_names_the_running_calls_their_time_and_their_threads() -> None:
         agent.steer("wait")
         agent.follow_up("and then")
         status = agent.status()
-        gate.release()
+        gate.open()
         while len(agent.status().running_calls) == 2:
             agent.state  # noqa: B018 - give the other threads their turn
         left = agent.status().running_calls
         agent.clear_all_queues()
-        other.release()
+        other.open()
         stream.result(10)
 
     assert (status.phase, status.turn) == ("running tools", 1)

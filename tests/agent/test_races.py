@@ -198,7 +198,7 @@ def test_of_many_threads_in_prompt_exactly_one_runs() -> None:
             for thread in threads:
                 thread.start()
             refused = [outcomes.get(timeout=20) for _ in range(7)]
-            gate.release()
+            gate.open()
             assert outcomes.get(timeout=20) == "text"
             for thread in threads:
                 thread.join(20)
@@ -220,7 +220,7 @@ def test_a_second_run_is_refused_before_anything_changes(how: str) -> None:
         assert repr(agent.state) == repr(before)
         assert agent.has_queued_messages()
         agent.clear_all_queues()
-        gate.release()
+        gate.open()
         stream.result(20)
 
     assert [getattr(message, "text", message) for message in agent.messages][1:] == ["half and whole"]
@@ -285,7 +285,7 @@ def test_waiting_for_idle_ends_with_the_run_or_with_the_timeout() -> None:
         threads = [threading.Thread(target=wait, daemon=True) for _ in range(3)]
         for thread in threads:
             thread.start()
-        gate.release()
+        gate.open()
         assert [outcomes.get(timeout=20) for _ in range(3)] == [(True, False)] * 3
         stream.result(20)
         for thread in threads:
@@ -302,7 +302,7 @@ def test_the_agent_is_busy_until_the_listeners_of_the_end_have_returned() -> Non
         assert agent.wait_for_idle(0) is False
         with pytest.raises(AgentBusyError):
             agent.prompt("x")
-        gate.release()
+        gate.open()
         stream.result(20)
 
     assert agent.prompt("x").text == "more"
