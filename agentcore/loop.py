@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable, Sequence
+from inspect import iscoroutinefunction
 from typing import cast
 
 import attrs
@@ -169,6 +170,8 @@ def new_run(
         raise TypeError(f"`config` is an `AgentLoopConfig`, not {type(config).__name__}")
     if not callable(emit):
         raise TypeError(f"`emit` must be callable, not {type(emit).__name__}")
+    if iscoroutinefunction(emit):
+        raise TypeError("`emit` is a coroutine function; it must be a plain function, or no event would be seen")
     if signal is not None and not isinstance(signal, AbortSignal):
         raise TypeError(f"`signal` is an `AbortSignal`, not {type(signal).__name__}")
     if stream_fn is not None and not callable(stream_fn):

@@ -121,6 +121,15 @@ def test_an_emit_that_cannot_be_called_is_refused(entry: Any, emit: Any):
     refused(entry, TypeError, "`emit` must be callable", emit=emit)
 
 
+async def hears_later(event: Any) -> None:
+    """Stand for a listener that somebody wrote with `async def` by mistake."""
+
+
+@pytest.mark.parametrize("entry", [run_agent_loop, run_agent_loop_continue])
+def test_a_coroutine_function_as_emit_is_refused(entry: Any):
+    refused(entry, TypeError, "`emit` is a coroutine function", emit=hears_later)
+
+
 @pytest.mark.parametrize("entry", [agent_loop, agent_loop_continue])
 @pytest.mark.parametrize("size", [0, -1])
 def test_a_queue_without_room_is_refused(entry: Any, size: int):
