@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
+from agentcore._interrupts import Interrupts
 from agentcore._records import Record
 from agentcore._run import Run
 from agentcore._tool_calls import error_text
@@ -104,6 +105,7 @@ class AgentRun:
     added: list[AgentMessage] = attrs.field(factory=list)
     controller: AbortController = attrs.field(factory=AbortController)
     ended: AbortController = attrs.field(factory=AbortController)
+    interrupts: Interrupts = attrs.field(factory=Interrupts)
     run: Run | None = None
     owner: dict[str, str] = attrs.field(factory=dict)
     forward: Callable[[AgentEvent], object] | None = None

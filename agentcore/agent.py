@@ -47,14 +47,14 @@ class Agent:
 
     `model` is a `Model`, or the `provider/id` of one in the catalog. `config` carries every option that has no
     parameter here; its `model` must equal the agent's, and its `signal` and queue hooks must be unset. What is named
-    here and not `None` overrides it. `messages` is the conversation so far; with a `session` it is the session's, and each
-    message is written to it as it comes into the transcript. Hooks, options, tools and messages are
-    attributes and can be replaced between runs; what cannot be right raises `TypeError` or `ValueError` at once.
+    here and not `None` overrides it. `messages` is the conversation so far; with a `session` it is the session's, and
+    each message is written to it as it comes into the transcript. Hooks, options, tools and messages are attributes
+    and can be replaced between runs; what cannot be right raises `TypeError` or `ValueError` at once.
 
     A run begins with `prompt`, `stream`, `continue_` or `resume`. Failures of the model, the network and the tools do
     not raise: they are in the returned message (`raise_for_error()`) and in `state.error_message`. What a hook raises
-    ends the run and is raised; so is `KeyboardInterrupt`. Whatever ends a run, the transcript is valid, the agent is
-    idle, and the next prompt works.
+    ends the run and is raised; so is `KeyboardInterrupt`, also in an event loop with a handler of its own. Whatever
+    ends a run, the transcript is valid, the agent is idle, and the next prompt works.
 
     Threads: one run at a time; a second one raises `AgentBusyError` and changes nothing. `steer`, `follow_up`, `abort`,
     `abort_tool`, `subscribe` and what it returns, `status`, `state`, `pending_calls`, `has_queued_messages` and the
@@ -357,6 +357,7 @@ class Agent:
                 self._follow_ups.settle(record.added)
                 record.leave()
                 self._claims.pop(_RUN, None)
+        record.interrupts.give_back()
         record.controller.close()
         record.ended.abort("ended")
 
@@ -406,6 +407,7 @@ class Agent:
         try:
             try:
                 self._claim(record, "begin a run")
+                record.interrupts.take_over()
                 self._drive(record, plan(record), record.controller.signal)
             finally:
                 self._release(record)
