@@ -52,6 +52,9 @@ __all__ = ["Response", "Run", "as_messages", "drop_event"]
 
 _logger = logging.getLogger("agentcore.loop")
 
+# Who presses Ctrl-C does not wait longer, however much time tools have to return after an abort.
+_LONGEST_GRACE_AFTER_INTERRUPT = 1.0
+
 
 def as_messages(value: Any, what: str) -> tuple[AgentMessage, ...]:
     """Return text, a message or messages as a tuple of messages; raises `TypeError` for anything else."""
@@ -110,6 +113,7 @@ class Run:
         self.stream_fn = stream_fn
         self.controller = AbortController(parents=[one for one in (signal, config.signal) if one is not None])
         self.signal = self.controller.signal
+        self.abort_grace = config.abort_grace
         self.model = config.model
         self.reasoning = config.reasoning
         self.new_messages = new_messages
@@ -374,6 +378,8 @@ class Run:
             reason = "the run failed" if failed else "interrupted"
         self.failure = error_text(failure) if failed else str(reason)
         self.failure_kind = type(failure).__name__ if failed else None
+        if not isinstance(failure, (Exception, AbortRequested)):
+            self.abort_grace = min(self.abort_grace, _LONGEST_GRACE_AFTER_INTERRUPT)
         self.controller.abort(reason)
         self.flush()
         if self.last is None:

@@ -78,6 +78,10 @@ class CallRunner:
                 record.finalized = self._refused(record, aborted_result(record.call, self._run.signal.reason))
                 self._finish(record)
             elif record.begun:
+                if (
+                    record.stopping and record.deadline is not None
+                ):  # for as long as an abort gives it; this may be less
+                    record.deadline = min(record.deadline, time.monotonic() + self._run.abort_grace)
                 self._running[record] = None
             else:
                 waiting.append(record)
@@ -302,7 +306,7 @@ class CallRunner:
 
     def _ask_to_stop(self, record: CallRecord, now: float) -> None:
         """Give a call its grace to return."""
-        record.deadline = now + self._run.config.abort_grace
+        record.deadline = now + self._run.abort_grace
         record.stopping = True
 
     def _abandon(self, record: CallRecord) -> None:

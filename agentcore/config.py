@@ -314,7 +314,7 @@ class AgentLoopConfig(StreamOptions):
     - `get_steering_messages()`, `get_follow_up_messages()` → messages
 
     `max_parallel_tools` calls run at once at the most; `abort_grace` is the seconds a call on a worker has to return
-    after it was asked to stop. Raises `TypeError` or `ValueError` for what cannot be right.
+    after it was asked to stop (after Ctrl-C 1 at the most). Raises `TypeError` or `ValueError` for what cannot be right.
     """
 
     model: Model = attrs.field(validator=attrs.validators.instance_of(Model))
