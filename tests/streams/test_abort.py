@@ -389,9 +389,8 @@ class TestRemoving:
         controller, order = AbortController(), []
 
         def callback() -> None:
-            interrupt_after(lambda: (remove(), order.append("handler")), 0.001)
-            while not order:
-                pass
+            interrupt_after(lambda: (remove(), order.append("handler")), PATIENCE)
+            os_signal.raise_signal(os_signal.SIGALRM)
             order.append("callback")
 
         remove = controller.signal.add_callback(callback)
