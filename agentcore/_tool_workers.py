@@ -333,4 +333,6 @@ def _end_of(record: CallRecord) -> float:
 
 
 def _was(reason: str) -> str:
-    return reason if reason.startswith("timed out") else f"was aborted ({reason})"
+    if reason.startswith("timed out"):
+        return reason
+    return "was aborted" if reason == "aborted" else f"was aborted ({reason})"

@@ -478,6 +478,34 @@ def test_a_running_call_that_is_aborted_alone_ends_and_the_run_goes_on():
     assert events[-1].reason == "completed"
 
 
+def test_a_running_call_that_is_aborted_alone_and_does_not_stop_is_given_up():
+    hall = Hall("c1")
+    model = scripted(reply(call("w", id="c1"), call("quick", id="c2")), "Done.")
+    added: list[Any] = []
+    events: list[Any] = []
+    config = AgentLoopConfig(model=scripted_model(), abort_grace=0.01)
+    context = AgentContext(tools=[tool("w", hall.stubborn), tool("quick")])
+    run = new_run(context, config, events.append, None, model, added)
+
+    def abort() -> None:
+        # When the other call has ended, the loop has nothing to do but to wait, and soon does.
+        assert wait_for(lambda: any(isinstance(event, ToolExecutionEndEvent) for event in events))
+        AbortController().signal.wait(0.05)
+        assert run.batch.abort_call("c1")
+
+    helper = on_a_thread(hall.gates["c1"].wait_reached, abort)
+    try:
+        drive(run, [UserMessage("hi")])
+    finally:
+        hall.open_all()
+        helper.join()
+    assert (added[2].is_error, added[2].text) == (
+        True,
+        "The call of `w` was aborted; it did not stop when asked to and was given up.",
+    )
+    assert events[-1].reason == "completed"
+
+
 def test_a_tool_that_reports_faster_than_anybody_can_listen_does_not_keep_an_abort_out():
     controller = AbortController()
     stop = Gate()
