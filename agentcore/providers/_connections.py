@@ -16,10 +16,10 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from queue import Empty, SimpleQueue
+from queue import Empty
 from typing import TYPE_CHECKING, Any
 
-from agentcore._workers import start_daemon
+from agentcore._workers import Mailbox, start_daemon
 
 if TYPE_CHECKING:
     from urllib3.connection import HTTPConnection
@@ -230,7 +230,7 @@ def _resolve(host: str, port: int, deadline: float, line: Line) -> list[Any]:
         pass
     else:
         return lookup()
-    outcome: SimpleQueue[list[Any] | Exception] = SimpleQueue()
+    outcome: Mailbox[list[Any] | Exception] = Mailbox()
 
     def look_up() -> None:
         try:

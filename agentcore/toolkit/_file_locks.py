@@ -7,9 +7,10 @@ import unicodedata
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from queue import Empty, SimpleQueue
+from queue import Empty
 from typing import Final
 
+from agentcore._workers import Mailbox
 from agentcore.abort import AbortSignal
 from agentcore.toolkit._results import Refusal, reason_of
 
@@ -33,7 +34,7 @@ class _FileLock:
 
     def __init__(self) -> None:
         self.holder: dict[str, object] = {}
-        self.waiters: dict[SimpleQueue[None], None] = {}
+        self.waiters: dict[Mailbox[None], None] = {}
 
     def claim(self, ticket: object) -> bool:
         return self.holder.setdefault("ticket", ticket) is ticket
@@ -76,7 +77,7 @@ def exclusive_use(folder: int | None, name: str, signal: AbortSignal) -> Iterato
 
 
 def _wait(lock: _FileLock, ticket: object, signal: AbortSignal) -> None:
-    woken: SimpleQueue[None] = SimpleQueue()
+    woken: Mailbox[None] = Mailbox()
     stop_listening: Callable[[], None] | None = None
     try:
         lock.waiters[woken] = None

@@ -12,12 +12,13 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from queue import Empty, SimpleQueue
+from queue import Empty
 from threading import RLock
 from typing import Final, Literal
 
 import attrs
 
+from agentcore._workers import Mailbox
 from agentcore.abort import AbortSignal
 
 __all__ = ["Ending", "StartError", "run_command"]
@@ -124,12 +125,12 @@ class _Group:
         self._terminated = False
         self._lock = RLock()
         self._owner = os.getpid()
-        self._ended: SimpleQueue[None] = SimpleQueue()
+        self._ended: Mailbox[None] = Mailbox()
 
     def launch(self, start: Callable[[], subprocess.Popen[bytes]]) -> None:
         """Start the command on a thread that cannot be interrupted: Ctrl-C here must not lose a process just made."""
         _kill_at_exit()
-        outcome: SimpleQueue[BaseException | None] = SimpleQueue()
+        outcome: Mailbox[BaseException | None] = Mailbox()
         _thread.start_new_thread(self._launch, (start, outcome))
         failure = outcome.get()
         if isinstance(failure, Exception):
@@ -137,7 +138,7 @@ class _Group:
         if failure is not None:
             raise failure
 
-    def _launch(self, start: Callable[[], subprocess.Popen[bytes]], outcome: SimpleQueue[BaseException | None]) -> None:
+    def _launch(self, start: Callable[[], subprocess.Popen[bytes]], outcome: Mailbox[BaseException | None]) -> None:
         _live[self] = None
         try:
             self.process = start()
