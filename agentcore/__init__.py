@@ -1,5 +1,6 @@
 """A synchronous, thread-based LLM agent loop: no asyncio, every event on your own thread."""
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from agentcore.abort import AbortController, AbortSignal
@@ -202,6 +203,9 @@ __all__ = [
     "stream_response",
     "tool",
 ]
+
+# What is logged is the application's to show: without a handler of its own, Python would print it to standard error.
+logging.getLogger("agentcore").addHandler(logging.NullHandler())
 
 _ON_FIRST_USE = {"stream_response": "agentcore.providers"}
 
