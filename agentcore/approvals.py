@@ -102,7 +102,7 @@ def _ask(
     shown = f"\nThe model wants to run {_visible(json.dumps(name, ensure_ascii=False))} with\n{_shown(context.args)}\n"
     while True:
         try:
-            answer = read(shown + _CHOICES, signal)
+            answer = read(shown, signal)
         except _NoAnswer as nobody:
             return deny(f"`{name}` was not run: {nobody}.")
         word, _, reason = answer.strip().partition(" ")
@@ -157,7 +157,7 @@ def _read_with_input(question: str, signal: AbortSignal) -> str:
     if isinstance(builtins.input, BuiltinFunctionType) and not _is_terminal(sys.stdin):
         raise _NoAnswer("there is nobody to ask, for the input is no terminal")
     try:
-        answer = input(question)
+        answer = input(question + _CHOICES)
     except (EOFError, NotImplementedError):  # the latter: a notebook that is run by a program
         raise _NoAnswer("the user gave no answer") from None
     _raise_if_aborted(signal)
@@ -182,9 +182,11 @@ def _asked_in_terminal(question: str, signal: AbortSignal) -> str:
         raise _NoAnswer("there is no terminal to ask the user in")
     import termios  # only where there are terminals of this kind
 
-    _write(screen, question)
     terminal = sys.stdin.fileno()
+    _write(screen, question)
+    # What was typed until now is no answer; who waits for the choices to be shown may answer at once.
     termios.tcflush(terminal, termios.TCIFLUSH)
+    _write(screen, _CHOICES)
     typed = b""
     while b"\n" not in typed:
         if signal.aborted:
