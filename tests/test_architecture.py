@@ -64,7 +64,12 @@ LAYERS = [
         within="freely",
     ),
     layer(8, "approvals", "approvals"),
-    layer(8, "conversations that last", "sessions sessions.tree sessions.jsonl compaction", within="freely"),
+    layer(
+        8,
+        "conversations that last",
+        "sessions sessions.tree sessions._lines sessions._files sessions.jsonl compaction _summaries",
+        within="freely",
+    ),
     layer(
         8,
         "testing",
@@ -72,7 +77,19 @@ LAYERS = [
         testing.recorder testing.conformance""",
         within="freely",
     ),
-    layer(8, "what a person sees", "display display.terminal display.notebook cli __main__", within="freely"),
+    layer(
+        8,
+        "what a person sees",
+        """display display._text display._markdown display._html display._progress display._plain display._screen
+        display.terminal display.notebook""",
+        within="freely",
+    ),
+    # The command puts the batteries together.
+    layer(
+        9,
+        "the command",
+        """_cli_models _cli_settings _cli_keyboard _cli_approvals _cli_history _cli_commands _cli_session cli __main__""",
+    ),
 ]
 
 LAZY_SEAMS = {("loop", "providers"), ("_agent_settings", "providers.catalog")}
@@ -89,8 +106,9 @@ ON_FIRST_USE = {
     "referencing": {"_arguments"},
     "cattrs": {"_signature", "tools"},
     "docstring_parser": {"_signature", "tools"},
-    "filelock": {"sessions.jsonl"},
-    "rich": {"display.terminal", "cli"},
+    "filelock": {"sessions._files"},
+    "markdown_it": {"display._markdown"},
+    "rich": {"display._screen", "display.terminal"},
     "IPython": {"display.notebook"},
 }
 

@@ -13,6 +13,8 @@ from agentcore.messages import AgentMessage, CompactionSummaryMessage, message_f
 __all__ = ["KINDS", "SessionEntry", "SessionProblem", "SessionTree"]
 
 KINDS = ("message", "compaction", "branch", "branch_summary", "model_change", "custom")
+_WITH_MESSAGE = ("message", "compaction", "branch_summary")
+_COMMON = ("id", "parent_id", "timestamp", "kind")
 
 
 @attrs.frozen(repr=False)
@@ -28,9 +30,9 @@ class SessionEntry(Record):
     """One entry of a session.
 
     `kind` is `message`, `compaction` (a summary that stands for what came before it; `data["kept"]` lists the entries
-    that stay), `branch` (the leaf moved to its parent), `branch_summary`, `model_change` or `custom`. `data` are the
-    fields of its kind, `timestamp` integer milliseconds. `message` is the message that it brings into the conversation,
-    if it brings one.
+    that stay), `branch` (the leaf moved to its parent), `branch_summary`, `model_change` or `custom`. `timestamp` is
+    integer milliseconds. `message` is the message that it brings into the conversation, if it brings one, and `data`
+    are the other fields of its kind.
     """
 
     id: str
@@ -42,29 +44,34 @@ class SessionEntry(Record):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the entry as it is written: the common fields first, then those of its kind."""
-        common = {"id": self.id, "parent_id": self.parent_id, "timestamp": self.timestamp, "kind": self.kind}
-        return {**common, **self.data}
+        message = {} if self.message is None else {"message": self.message.to_dict()}
+        return {**self.common(), **message, **self.data}
+
+    def common(self) -> dict[str, Any]:
+        """Return the fields that entries of every kind have."""
+        return {name: getattr(self, name) for name in _COMMON}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> SessionEntry:
         """Make an entry of what a line holds; raises `ValueError` or `TypeError` for what is none."""
-        id, parent_id, kind, timestamp = (data.get(name) for name in ("id", "parent_id", "kind", "timestamp"))
+        id, parent_id, timestamp, kind = (data.get(name) for name in _COMMON)
         if not isinstance(id, str) or not id:
             raise ValueError("an entry needs an `id`")
         if parent_id is not None and not isinstance(parent_id, str):
             raise ValueError("`parent_id` is text or null")
-        if not isinstance(kind, str):
-            raise ValueError("an entry needs a `kind`")
         if not isinstance(timestamp, int):
             raise ValueError("an entry needs a `timestamp`")
-        rest = {name: value for name, value in data.items() if name not in ("id", "parent_id", "timestamp", "kind")}
-        message = message_from_dict(rest["message"]) if kind in _WITH_MESSAGE else None
+        if not isinstance(kind, str):
+            raise ValueError("an entry needs a `kind`")
+        rest = {name: value for name, value in data.items() if name not in _COMMON}
+        if kind not in _WITH_MESSAGE:
+            return cls(id, parent_id, timestamp, kind, rest)
+        message = message_from_dict(rest.pop("message", None))
+        if not isinstance(message.timestamp, int):
+            raise ValueError("the `timestamp` of a message is a number")
         if kind == "compaction" and not isinstance(message, CompactionSummaryMessage):
             raise ValueError("a compaction needs its summary")
         return cls(id, parent_id, timestamp, kind, rest, message)
-
-
-_WITH_MESSAGE = ("message", "compaction", "branch_summary")
 
 
 class SessionTree:
@@ -82,10 +89,10 @@ class SessionTree:
         self.entries[entry.id] = entry
         self.leaf_id = entry.id
 
-    def path(self, leaf_id: str | None = None) -> list[SessionEntry]:
-        """Return the entries from the root to a leaf (the current one, when left out)."""
+    def path(self) -> list[SessionEntry]:
+        """Return the entries from the root to the leaf."""
         found: list[SessionEntry] = []
-        at = self.leaf_id if leaf_id is None else leaf_id
+        at = self.leaf_id
         while at is not None:
             entry = self.entries[at]
             found.append(entry)
@@ -95,14 +102,13 @@ class SessionTree:
 
     def conversation(self) -> list[SessionEntry]:
         """Return the entries whose messages make the conversation now, the last compaction applied."""
-        shown: list[SessionEntry] = []
-        for entry in self.path():
-            if entry.kind == "compaction":
-                kept = set(_ids(entry.data.get("kept")))
-                shown = [entry, *(one for one in shown if one.id in kept)]
-            elif entry.message is not None:
-                shown.append(entry)
-        return shown
+        path = self.path()
+        last = max((at for at, entry in enumerate(path) if entry.kind == "compaction"), default=None)
+        if last is None:
+            return [entry for entry in path if entry.message is not None]
+        kept = set(_ids(path[last].data.get("kept")))
+        stay = [entry for entry in path[:last] if entry.id in kept and entry.message is not None]
+        return [path[last], *stay, *(entry for entry in path[last + 1 :] if entry.message is not None)]
 
 
 def _ids(value: Any) -> Iterable[str]:
