@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from time import monotonic
 from typing import Final, TextIO
 
@@ -42,22 +43,29 @@ __all__ = ["PlainView", "Spent", "preview"]
 _LONGEST_LABEL: Final = 200
 _MOST_LINES: Final = 5
 _MOST_DIFF_LINES: Final = 200
+_DIFF_STYLES: Final = {"+": "green", "-": "red", "@": "cyan"}
 
 
-def preview(name: str, result: AgentToolResult) -> tuple[list[str], str | None]:
-    """Return the lines of a result to show, harmless, and a note about those that are left out.
+def preview(name: str, result: AgentToolResult) -> Iterator[tuple[str, str]]:
+    """Yield the lines of a result to show, harmless, each with its style.
 
-    They are the lines of its diff, if it has one, else the first few; of a command the last few.
+    They are those of its diff, if it has one, else the first few; of a command the last few. How many are left out is
+    said.
     """
     diff = diff_of(result.details)
     if diff is not None and not result.is_error:
-        lines, most, last = visible(diff).splitlines()[2:], _MOST_DIFF_LINES, False
-    else:
-        lines, most, last = visible(content_text(result.content)).rstrip().split("\n"), _MOST_LINES, name == "bash"
-    left = len(lines) - most
-    if left <= 0:
-        return lines, None
-    return (lines[-most:] if last else lines[:most]), counted(left, "earlier line" if last else "more line")
+        lines = visible(diff).splitlines()[2:]
+        yield from ((line, _DIFF_STYLES.get(line[:1], "dim")) for line in lines[:_MOST_DIFF_LINES])
+        if len(lines) > _MOST_DIFF_LINES:
+            yield f"… {counted(len(lines) - _MOST_DIFF_LINES, 'more line')}", "dim"
+        return
+    lines = visible(content_text(result.content)).strip("\n").split("\n")
+    left = len(lines) - _MOST_LINES
+    if left > 0 and name == "bash":
+        yield f"… {counted(left, 'earlier line')}", "dim"
+    yield from ((line, "dim") for line in (lines[-_MOST_LINES:] if name == "bash" else lines[:_MOST_LINES]))
+    if left > 0 and name != "bash":
+        yield f"… {counted(left, 'more line')}", "dim"
 
 
 class Spent:
@@ -67,6 +75,12 @@ class Spent:
         self.turns = 0
         self.usage = Usage(cost={})
         self.began = monotonic()
+
+    def add_turn(self, message: AssistantMessage) -> None:
+        """Count a response; the empty one that closes a stopped run is none."""
+        if message.content or message.stop_reason != "aborted":
+            self.turns += 1
+        self.add(message.usage)
 
     def add(self, usage: Usage | None) -> None:
         """Count a response or a result."""
@@ -158,8 +172,7 @@ class PlainView:
 
     def _end_message(self, message: AssistantMessage) -> None:
         self._own_prompt = False
-        self._spent.turns += 1
-        self._spent.add(message.usage)
+        self._spent.add_turn(message)
         self._end_line()
         if message.stop_reason == "error":
             self.note(f"error: {error_words(message.error)}")
@@ -172,11 +185,8 @@ class PlainView:
         began = self._started.pop(event.tool_call_id, None)
         took = "" if began is None else f" · {duration(monotonic() - began)}"
         mark = "✗" if event.is_error else "✓"
-        lines, left_out = preview(event.tool_name, result)
-        if left_out:
-            lines.append(f"… {left_out}")
         self.note(f"{mark} {one_line(event.tool_name)}{took}")
-        self.lines("\n".join(f"  {line}" for line in lines))
+        self.lines("\n".join(f"  {line}" for line, _ in preview(event.tool_name, result)))
 
     def _write(self, file: TextIO, text: str) -> None:
         encoding = file.encoding or "utf-8"

@@ -75,9 +75,17 @@ class Screen:
         """Have a function called on the screen's thread, and the screen drawn after it."""
         self._jobs.put(job)
 
-    def print(self, line: Text) -> None:
-        """Print a line for good, above those that change; only on the screen's thread."""
-        self._printed.append(self._rendered(line) + "\n")
+    def print(self, line: Text, *, wrap: bool = False) -> None:
+        """Print a line for good, above those that change; only on the screen's thread.
+
+        What is too long is broken by the terminal, which knows that it is one line; with `wrap`, between words.
+        """
+        rows = self.wrapped(line, self._size()[0]) if wrap else [line]
+        self._printed += [self._rendered(row) + "\n" for row in rows]
+
+    def wrapped(self, line: Text, width: int) -> list[Text]:
+        """Return a line broken between words into rows that fit."""
+        return list(line.wrap(self._console, width)) or [line]
 
     def close(self) -> None:
         """Draw for the last time, take the changing lines away, and wait for that."""

@@ -21,6 +21,7 @@ __all__ = [
     "duration",
     "end_words",
     "error_words",
+    "exact",
     "one_line",
     "shortened_line",
     "usage_words",
@@ -45,6 +46,15 @@ def _picture(match: re.Match[str]) -> str:
     if code < 0x20:
         return chr(0x2400 + code)
     return "\u2421" if code == 0x7F else "\ufffd"
+
+
+def exact(text: str) -> str:
+    """Return text in which everything that is not seen is written out, so that no two texts look the same."""
+    return "".join(char if char.isprintable() else _escaped(ord(char)) for char in text)
+
+
+def _escaped(code: int) -> str:
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
 def one_line(text: str) -> str:

@@ -11,6 +11,7 @@ Where the output is no terminal, and where the package `rich` is missing, it is 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -29,7 +30,6 @@ from agentcore.display._text import (
     call_words,
     compaction_words,
     content_text,
-    counted,
     duration,
     end_words,
     error_words,
@@ -70,6 +70,8 @@ _SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _TAIL_LINES: Final = 5
 _TAIL_CHARACTERS: Final = 4000
 _TAB: Final = 4
+_TOGETHER: Final = (("lines", "note"),)  # a question and its answer, a list and what to do with it
+_FENCE: Final = re.compile(r" {0,3}(```|~~~)")
 _LABEL_ROWS: Final = 3
 _TICKS_A_SECOND: Final = 10
 
@@ -99,6 +101,7 @@ class _Call:
     words: str
     began: float
     tail: str = ""
+    asking: bool = False
 
 
 @attrs.define
@@ -109,6 +112,7 @@ class _Input:
     text: str
     cursor: int
     hint: str
+    apart: bool
 
 
 class LiveView:
@@ -126,6 +130,7 @@ class LiveView:
         self._plain_spinner = not (file.encoding or "").lower().startswith("utf")
         self._partial: list[str] = []
         self._partial_style = ""
+        self._in_code = False
         self._calls: dict[str, _Call] = {}
         self._activity: tuple[str, float] | None = None
         self._typing: _Input | None = None
@@ -152,13 +157,16 @@ class LiveView:
         """Show what the user has said."""
         self._screen.post(partial(self._said, text))
 
-    def typing(self, mark: str, text: str, cursor: int, hint: str = "") -> None:
-        """Show the line that is being typed, with its cursor, and a hint as long as it is empty."""
-        self._screen.post(partial(setattr, self, "_typing", _Input(mark, text, cursor, hint)))
+    def typing(self, mark: str, text: str, cursor: int, hint: str = "", *, apart: bool = False) -> None:
+        """Show the line that is being typed, with its cursor, and a hint as long as it is empty.
 
-    def restart_clock(self, tool_call_id: str) -> None:
-        """Count the time of a call from now on: it has waited for a person."""
-        self._screen.post(partial(self._restart_clock, tool_call_id, monotonic()))
+        `apart` leaves a blank line above it.
+        """
+        self._screen.post(partial(setattr, self, "_typing", _Input(mark, text, cursor, hint, apart)))
+
+    def asks(self, tool_call_id: str, asking: bool) -> None:
+        """Leave a call out while a person is asked about it, and count its time from the answer on."""
+        self._screen.post(partial(self._asks, tool_call_id, asking, monotonic()))
 
     def close(self) -> None:
         """Show what is left, and let go of the terminal."""
@@ -222,8 +230,7 @@ class LiveView:
     def _end_message(self, message: AssistantMessage, at: float) -> None:
         self._own_prompt = False
         self._end_partial()
-        self._spent.turns += 1
-        self._spent.add(message.usage)
+        self._spent.add_turn(message)
         self._activity = ("waiting for the model", at) if not message.tool_calls else None
         if message.stop_reason == "error":
             self._note(f"error: {error_words(message.error)}", "red")
@@ -233,15 +240,10 @@ class LiveView:
     def _end_call(self, event: ToolExecutionEndEvent, at: float) -> None:
         call = self._calls.pop(event.tool_call_id, None) or _Call(one_line(event.tool_name), at)
         self._spent.add(event.result.usage)
-        self._begin("tools", "")
+        self._begin("tools")
         mark = ("✗ ", "red") if event.is_error else ("✓ ", "green")
         self._screen.print(self._call_line(mark, shortened_line(call.words, 600), at - call.began))
-        lines, left_out = preview(event.tool_name, event.result)
-        is_diff = lines[:1] != [""] and lines[0].startswith("@@ ")
-        shown = [(line, _diff_style(line) if is_diff else "dim") for line in lines if lines != [""]]
-        if left_out:
-            shown.append((f"… {left_out}", "dim"))
-        for line, style in shown:
+        for line, style in preview(event.tool_name, event.result):
             self._screen.print(self._text(f"  {line}".expandtabs(_TAB), style))
         if not self._calls:
             self._activity = ("waiting for the model", at)
@@ -255,16 +257,21 @@ class LiveView:
             self._note(words, "yellow")
         self._note(self._spent.words(), "dim")
 
-    def _restart_clock(self, tool_call_id: str, at: float) -> None:
-        if tool_call_id in self._calls:
-            self._calls[tool_call_id].began = at
+    def _asks(self, tool_call_id: str, asking: bool, at: float) -> None:
+        call = self._calls.get(tool_call_id)
+        if call is not None:
+            call.asking, call.began = asking, at
 
     # --- lines that stay --------------------------------------------------------------------------------------------
 
-    def _begin(self, kind: str, blank: str = " ") -> None:
+    def _begin(self, kind: str) -> None:
         """End what was being printed; part what is of another kind from it by a blank line."""
         self._end_partial()
-        if self._last_kind and kind != self._last_kind:
+        if (
+            self._last_kind
+            and (kind != self._last_kind or kind == "lines")
+            and (self._last_kind, kind) not in _TOGETHER
+        ):
             self._screen.print(self._text(""))
         self._last_kind = kind
 
@@ -272,9 +279,9 @@ class LiveView:
         if not delta:
             return
         self._activity = None
-        if not self._partial:
+        if not self._partial or kind != self._last_kind:
             self._begin(kind)
-            self._partial, self._partial_style = [""], style
+            self._partial, self._partial_style, self._in_code = [""], style, False
         *lines, rest = delta.split("\n")
         for line in lines:
             self._partial.append(line)
@@ -284,26 +291,36 @@ class LiveView:
 
     def _print_partial(self) -> None:
         line = visible("".join(self._partial).removesuffix("\r")).expandtabs(_TAB)
-        self._screen.print(self._text(line, self._partial_style))
+        if _FENCE.match(line):
+            self._in_code = not self._in_code
+        # Code stays as it is, so that it can be copied.
+        self._screen.print(self._text(line, self._partial_style), wrap=not self._in_code)
 
     def _end_partial(self) -> None:
         if any(self._partial):
             self._print_partial()
         self._partial = []
 
+    def _rows_of(self, line: str, width: int, style: str) -> list[Text]:
+        if self._in_code:
+            return self._chopped(line, width, style)
+        return self._screen.wrapped(self._text(line, style), width)
+
     def _note(self, text: str, style: str = "dim") -> None:
         self._begin("note")
-        self._screen.print(self._text(one_line(text), style))
+        self._screen.print(self._text(one_line(text), style), wrap=True)
 
     def _lines(self, text: str) -> None:
-        self._begin("note")
+        self._begin("lines")
         for line in visible(text).split("\n"):
-            self._screen.print(self._text(line.expandtabs(_TAB)))
+            self._screen.print(self._text(line.expandtabs(_TAB)), wrap=True)
 
     def _said(self, text: str) -> None:
         self._begin("user")
         for number, line in enumerate(visible(text).split("\n")):
-            self._screen.print(self._text.assemble(("› " if not number else "  ", "cyan"), (line.expandtabs(_TAB), "bold")))
+            self._screen.print(
+                self._text.assemble(("› " if not number else "  ", "cyan"), (line.expandtabs(_TAB), "bold"))
+            )
 
     # --- lines that change ------------------------------------------------------------------------------------------
 
@@ -311,10 +328,15 @@ class LiveView:
         now = monotonic()
         rows: list[Text] = []
         if any(self._partial):
-            tail = "".join(self._partial)[-width * height :]
-            rows += self._chopped(visible(tail).expandtabs(_TAB), width, self._partial_style)[-height // 2 :]
+            line = "".join(self._partial)
+            hidden = max(0, len(line) - width * height) // width * width  # by whole rows, or they would shift
+            tail = visible(line[hidden:]).expandtabs(_TAB)
+            rows += self._rows_of(tail, width, self._partial_style)[-height // 2 :]
         most = _TAIL_LINES if len(self._calls) <= 2 else 1
-        for call in self._calls.values():
+        running = [call for call in self._calls.values() if not call.asking]
+        if running and self._last_kind not in ("", "tools"):
+            rows.append(self._text(""))
+        for call in running:
             rows += self._call_rows(call, width, now, most)
         if self._activity is not None:
             what, began = self._activity
@@ -324,6 +346,8 @@ class LiveView:
             row.truncate(width, overflow="ellipsis")
         if self._typing is None:
             return Frame(rows[-(height - 1) :], None, moving)
+        if self._typing.apart and self._last_kind:
+            rows.append(self._text(""))
         typed, (row_number, column) = self._typed_rows(self._typing, width)
         room = max(0, height - 1 - len(typed))
         above = rows[-room:] if room else []
@@ -368,10 +392,6 @@ class LiveView:
 def one_cell_each(text: str) -> str:
     """Return what is being typed on one line, character by character."""
     return visible(text).replace("\n", "⏎").replace("\t", " ")
-
-
-def _diff_style(line: str) -> str:
-    return {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "dim")
 
 
 # --- showing agents and streams -------------------------------------------------------------------------------------

@@ -1,0 +1,126 @@
+"""Which model the command line asks: by name, by the keys that are set, or the demo."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import Final
+from urllib.parse import urlsplit
+
+import attrs
+
+from agentcore._keys import KEY_VARIABLES
+from agentcore.errors import AgentCoreError
+from agentcore.models import Model
+
+__all__ = ["UsageError", "choose_model", "key_hint", "model_words"]
+
+_VARIABLE: Final = "AGENTCORE_MODEL"
+_TRY_DEMO: Final = "`agentcore --model demo` works without a key"
+
+_DEFAULTS: Final = {
+    "anthropic": "claude-sonnet-4-5",
+    "openai": "gpt-5-mini",
+    "google": "gemini-2.5-flash",
+}
+"""Which model of a provider is asked when its key is set and no model is named."""
+
+
+class UsageError(Exception):
+    """What the command line was given cannot be right; the message is one sentence that says what to do."""
+
+
+def choose_model(name: str | None, stack: ExitStack, *, base_url: str | None = None, api: str | None = None) -> Model:
+    """Return the model that is named, or the one that the environment suggests.
+
+    The demo's server is closed with the stack. Raises `UsageError`.
+    """
+    name = name or os.environ.get(_VARIABLE) or None
+    if api is not None and base_url is None:
+        raise UsageError("`--api` says what a server speaks: give its address with `--base-url` too")
+    if base_url is not None:
+        return _served(name, base_url, api)
+    if name is None:
+        name = _suggested(os.environ)
+    if name == "demo":
+        from agentcore.testing.demo import DemoServer
+
+        return stack.enter_context(DemoServer()).model
+    model = _known(name)
+    if not _needs_no_key(model) and not _key_variables_set(model.provider, os.environ):
+        variables = " or ".join(KEY_VARIABLES.get(model.provider, ()))
+        raise UsageError(f"there is no key for {model.provider}: set {variables}; {_TRY_DEMO}")
+    return model
+
+
+def _served(name: str | None, base_url: str, api: str | None) -> Model:
+    """Return a model behind an address; the part before the slash names its provider, if it is one we know."""
+    if name is None:
+        raise UsageError("`--base-url` needs `--model`, the name that the server has for the model")
+    provider, slash, id = name.partition("/")
+    if not slash or not id or provider not in KEY_VARIABLES:
+        provider, id = "", name
+    known = _looked_up(f"{provider}/{id}") if provider else None
+    if isinstance(known, Model) and api is None:
+        return attrs.evolve(known, base_url=base_url)
+    try:
+        return Model(id, provider=provider, base_url=base_url, api=api or "openai-completions")
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def _suggested(environment: Mapping[str, str]) -> str:
+    for provider, id in _DEFAULTS.items():
+        if _key_variables_set(provider, environment):
+            return f"{provider}/{id}"
+    others = [provider for provider in KEY_VARIABLES if _key_variables_set(provider, environment)]
+    if others:
+        raise UsageError(f"which model? name one of {' or '.join(others)}, as in `--model {others[0]}/…`")
+    variables = ", ".join(KEY_VARIABLES[provider][0] for provider in _DEFAULTS)
+    raise UsageError(
+        f"there is no key for a model: set one of {variables}, or name a model of your own server with `--base-url` and "
+        f"`--model`; {_TRY_DEMO}"
+    )
+
+
+def _known(name: str) -> Model:
+    if "/" not in name:
+        raise UsageError(f"`--model` is provider/id, as in `--model openai/{name}`, or `demo`")
+    found = _looked_up(name)
+    if isinstance(found, Model):
+        return found
+    raise UsageError(f"{found}; a model that is not listed needs `--base-url` and `--api`")
+
+
+def _looked_up(name: str) -> Model | str:
+    """Return a model of the catalog, or why there is none."""
+    catalog = importlib.import_module("agentcore.providers.catalog")
+    try:
+        model: Model = catalog.get_model(name)
+    except (AgentCoreError, LookupError, ValueError) as error:
+        return str(error.args[0] if error.args else error).rstrip(".")
+    return model
+
+
+def _needs_no_key(model: Model) -> bool:
+    host = urlsplit(model.base_url).hostname or ""
+    return host in ("localhost", "127.0.0.1", "::1") or model.provider not in KEY_VARIABLES
+
+
+def _key_variables_set(provider: str, environment: Mapping[str, str]) -> list[str]:
+    return [name for name in KEY_VARIABLES.get(provider, ()) if environment.get(name, "").strip()]
+
+
+def key_hint(model: Model) -> str | None:
+    """Return where the key that a provider has refused came from."""
+    variables = _key_variables_set(model.provider, os.environ)
+    return f"The key came from {variables[0]}." if variables else None
+
+
+def model_words(model: Model) -> str:
+    """Return what a model is called."""
+    if model.provider == "demo":
+        return "the built-in demo model, which follows a few rules and understands nothing"
+    return f"{model.provider}/{model.id}" if model.provider else model.id
