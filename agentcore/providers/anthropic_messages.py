@@ -18,7 +18,7 @@ from agentcore.messages import AssistantMessage, ToolResultMessage
 from agentcore.models import Model, ThinkingLevel
 from agentcore.providers._anthropic_reading import read_stream, read_whole
 from agentcore.providers._exchange import Adapter, endpoint_url, exchange, with_body
-from agentcore.providers._replay import IdRule, ReplayMessage, clean_text, replayable
+from agentcore.providers._replay import IdRule, ReplayMessage, clean_text, replayable, written_once
 from agentcore.providers._request import merge_headers
 from agentcore.providers._thinking_levels import claude_thinking, nearest
 
@@ -34,6 +34,7 @@ _THINKING_BETWEEN_CALLS = "interleaved-thinking-2025-05-14"
 _BINDING = "thinking-binding-controls-2026-08-01"
 _DEFAULT_MAX_TOKENS = 8192
 _LEAST_BUDGET = 1024
+_IDS = IdRule()
 _MARKED_MESSAGES = 2  # the API takes four marks in all: tools, system and these
 _BEFORE_THE_FIRST = "(The conversation begins here.)"
 
@@ -167,17 +168,18 @@ def _marked(block: dict[str, Any], mark: dict[str, Any] | None) -> dict[str, Any
 
 def _messages(model: Model, context: ModelContext, mark: dict[str, Any] | None) -> list[dict[str, Any]]:
     names = [tool.name for tool in context.tools]
-    replayed = replayable(context.messages, model, api=API, ids=IdRule(), tool_names=names)
+    memo = context.memo
+    replayed = replayable(context.messages, model, api=API, ids=_IDS, tool_names=names, memo=memo)
     written: list[dict[str, Any]] = []
     for message in replayed:
-        role, blocks = _written(message)
+        role, blocks = written_once(memo, model, message, _written)
         if not blocks:
             continue
         if written and written[-1]["role"] == role == "user":
             # The results of all calls of a message belong into one; so does what the user says after them.
             written[-1]["content"].extend(blocks)
         else:
-            written.append({"role": role, "content": blocks})
+            written.append({"role": role, "content": [*blocks]})  # the blocks themselves are kept for the next request
     if written and written[0]["role"] != "user":
         written.insert(0, {"role": "user", "content": [{"type": "text", "text": _BEFORE_THE_FIRST}]})
     users = [message for message in written if message["role"] == "user"]

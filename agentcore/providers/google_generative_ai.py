@@ -19,7 +19,7 @@ from agentcore.messages import AssistantMessage, ToolResultMessage
 from agentcore.models import Model, ThinkingLevel
 from agentcore.providers._exchange import Adapter, endpoint_url, exchange, with_body
 from agentcore.providers._google_reading import read_stream, read_whole
-from agentcore.providers._replay import IdRule, ReplayMessage, clean_text, replayable
+from agentcore.providers._replay import IdRule, ReplayMessage, clean_text, replayable, written_once
 from agentcore.providers._request import merge_headers
 from agentcore.providers._thinking_levels import gemini_levels, gemini_version, nearest
 
@@ -28,6 +28,7 @@ __all__ = ["build_request", "read_stream", "stream"]
 API = "google-generative-ai"
 
 _HOST = "generativelanguage.googleapis.com"
+_IDS = IdRule()
 _BEFORE_THE_FIRST = "(The conversation begins here.)"
 # What the API's documentation names for calls of transcripts that lost their signatures, or never had any.
 _NO_SIGNATURE = "skip_thought_signature_validator"
@@ -130,7 +131,8 @@ def _thinking(model: Model, options: StreamOptions) -> dict[str, Any]:
 
 def _contents(model: Model, context: ModelContext) -> list[dict[str, Any]]:
     names = [tool.name for tool in context.tools]
-    replayed = replayable(context.messages, model, api=API, ids=IdRule(), tool_names=names)
+    memo = context.memo
+    replayed = replayable(context.messages, model, api=API, ids=_IDS, tool_names=names, memo=memo)
     contents: list[dict[str, Any]] = []
     # What cannot be inside the results of a turn's calls comes after all of them: none may stand between two results.
     beside: list[dict[str, Any]] = []
@@ -139,11 +141,11 @@ def _contents(model: Model, context: ModelContext) -> list[dict[str, Any]]:
             _append(contents, "user", beside)
             beside = []
         if isinstance(message, ToolResultMessage):
-            result, more = _result(message, model)
+            result, more = written_once(memo, model, message, lambda answer: _result(answer, model))
             _append(contents, "user", [result])
             beside += more
         else:
-            _append(contents, *_written(message, model))
+            _append(contents, *written_once(memo, model, message, lambda said: _written(said, model)))
     _append(contents, "user", beside)
     if contents and contents[0]["role"] != "user":
         contents.insert(0, {"role": "user", "parts": [{"text": _BEFORE_THE_FIRST}]})
@@ -155,7 +157,7 @@ def _append(contents: list[dict[str, Any]], role: str, parts: list[dict[str, Any
     if parts and contents and contents[-1]["role"] == role:
         contents[-1]["parts"].extend(parts)
     elif parts:
-        contents.append({"role": role, "parts": parts})
+        contents.append({"role": role, "parts": [*parts]})  # the parts themselves are kept for the next request
 
 
 def _written(message: ReplayMessage, model: Model) -> tuple[str, list[dict[str, Any]]]:

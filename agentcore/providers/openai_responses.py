@@ -20,7 +20,7 @@ from agentcore.events import StreamEvent
 from agentcore.messages import AssistantMessage, ToolResultMessage
 from agentcore.models import Model, ThinkingLevel
 from agentcore.providers._exchange import Adapter, endpoint_url, exchange, with_body
-from agentcore.providers._replay import IdRule, ReplayMessage, clean_text, replayable
+from agentcore.providers._replay import IdRule, ReplayMessage, clean_text, replayable, written_once
 from agentcore.providers._request import merge_headers
 from agentcore.providers._responses_reading import read_stream, read_whole
 from agentcore.providers._thinking_levels import nearest, openai_efforts
@@ -30,6 +30,7 @@ __all__ = ["build_request", "read_stream", "stream"]
 API = "openai-responses"
 
 _HOST = "api.openai.com"
+_IDS = IdRule()
 _LONGEST_CACHE_KEY = 64
 _COMPAT = {"body", "efforts", "encrypted_reasoning"}
 
@@ -117,8 +118,9 @@ def _cache_key(session_id: str) -> str:
 
 def _input(model: Model, context: ModelContext) -> list[dict[str, Any]]:
     names = [tool.name for tool in context.tools]
-    replayed = replayable(context.messages, model, api=API, ids=IdRule(), tool_names=names)
-    return [item for message in replayed for item in _items(message)]
+    memo = context.memo
+    replayed = replayable(context.messages, model, api=API, ids=_IDS, tool_names=names, memo=memo)
+    return [item for message in replayed for item in written_once(memo, model, message, _items)]
 
 
 def _items(message: ReplayMessage) -> list[dict[str, Any]]:
