@@ -6,6 +6,8 @@ import math
 import os
 import re
 import stat
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -133,6 +135,20 @@ def test_a_command_that_wants_an_answer_ends_at_once(
 
     assert expected in text_of(result)
     assert (result.is_error, result.details.timed_out) == (fails, False)
+
+
+def test_a_command_does_not_get_the_input_of_the_process(tmp_path: Path) -> None:
+    script = """
+from agentcore.toolkit import create_bash_tool
+print(create_bash_tool().execute("1", {"command": "cat; echo end", "timeout": 20}, None, None, None).content[0].text)
+"""
+    process = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        process.stdin.write("typed by a person\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "end\n"
+    finally:
+        process.communicate()
 
 
 def test_pagers_and_editors_are_disabled_and_can_be_set_again(use, text_of) -> None:

@@ -101,6 +101,21 @@ def test_what_ignores_being_asked_is_killed(use, text_of, ends, appears, tmp_pat
     assert ends(int(appears(pids)))
 
 
+@pytest.mark.parametrize("how", ["timeout", "abort"])
+def test_what_ignores_being_asked_is_killed_though_the_shell_and_its_output_have_ended(
+    use, ends, appears, tmp_path: Path, how: str
+) -> None:
+    pid = tmp_path / "pid"
+    command = f"({STUBBORN.format(pid).replace('$$', '$BASHPID')}) >/dev/null 2>&1 & sleep 300"
+    if how == "timeout":
+        assert use(create_bash_tool(), command=command, timeout=0.5).details.timed_out
+    else:
+        result, _ = run_and_abort(use, command, lambda: appears(pid))
+        assert result.details.aborted
+
+    assert ends(int(appears(pid)))
+
+
 def test_what_wants_to_clean_up_has_the_time(use, text_of, tmp_path: Path) -> None:
     tool = create_bash_tool(BashToolOptions(cwd=tmp_path))
     result = use(

@@ -13,6 +13,7 @@ from agentcore.toolkit import (
     EditToolOptions,
     ReadToolOptions,
     WriteToolOptions,
+    _files,
     _paths,
     coding_tools,
     create_bash_tool,
@@ -260,6 +261,27 @@ def test_a_link_that_is_put_in_the_way_after_the_check_leads_nowhere(
     result = attempt(root, "inner/file.txt")
 
     assert result.is_error
+    assert outside() == before
+
+
+@pytest.mark.parametrize("attempt", [read, edit])
+def test_a_link_that_takes_the_place_of_a_file_at_the_last_moment_leads_nowhere(
+    root: Path, outside, monkeypatch: pytest.MonkeyPatch, attempt: Attempt
+) -> None:
+    before = outside()
+    check = _files.refuse_special
+
+    def check_and_swap(found: os.stat_result, *rest: object) -> None:
+        check(found, *rest)
+        if not (root / "file.txt").is_symlink():
+            (root / "file.txt").unlink()
+            (root / "file.txt").symlink_to(root.parent / "outside" / "file.txt")
+
+    monkeypatch.setattr(_files, "refuse_special", check_and_swap)
+    result = attempt(root, "file.txt")
+
+    assert result.is_error
+    assert "symbolic link" in text_of_result(result)
     assert outside() == before
 
 
