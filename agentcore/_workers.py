@@ -105,8 +105,18 @@ def start_daemon(target: Callable[[], object], name: str) -> threading.Thread:
         raise RuntimeError("can't start new thread at interpreter shutdown")
     context = contextvars.copy_context()
     thread = threading.Thread(target=context.run, args=(target,), name=name, daemon=True)
-    _uninterrupted(thread.start)
+    _uninterrupted(partial(_start, thread))
     return thread
+
+
+# The standard library keeps its threads in a weak set, and freeing one runs Python code that swallows an interrupt. So
+# the last reference to a thread is given up here, by whoever starts a later one, and never by the main thread.
+_started: deque[threading.Thread] = deque(maxlen=64)
+
+
+def _start(thread: threading.Thread) -> None:
+    thread.start()
+    _started.append(thread)
 
 
 def _uninterrupted(fn: Callable[[], object]) -> None:
