@@ -7,8 +7,10 @@ next run, and an interrupt between any two bytecodes loses no message.
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import attrs
 
@@ -21,6 +23,8 @@ from agentcore.errors import AgentBusyError
 from agentcore.events import (
     AgentEndEvent,
     AgentEvent,
+    CompactionEndEvent,
+    CompactionStartEvent,
     MessageEndEvent,
     MessageStartEvent,
     MessageUpdateEvent,
@@ -43,6 +47,7 @@ _WAITING_FOR_MODEL = "waiting for model"
 _STREAMING = "streaming"
 _RUNNING_TOOLS = "running tools"
 _WAITING_TO_RETRY = "waiting to retry"
+_COMPACTING = "compacting"
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -79,8 +84,8 @@ class RunningCall(Record):
 class AgentStatus(Record):
     """What an agent is doing.
 
-    `phase` is `idle`, `waiting for model`, `streaming`, `running tools` or `waiting to retry`. `turn` counts from 1;
-    with `usage` and `cost` (USD; `None` when a price is unknown) it is about the run that is going on, or about the
+    `phase` is `idle`, `waiting for model`, `streaming`, `running tools`, `waiting to retry` or `compacting`. `turn`
+    counts from 1; with `usage` and `cost` (USD; `None` when a price is unknown) it is about the run that is going on, or about the
     latest one of an idle agent. The queues hold what no run has taken yet. `tokens` is what the conversation takes, by
     estimate.
     """
@@ -112,7 +117,8 @@ class AgentRun:
     held: AgentEvent | None = None
     skips_steering: bool = False
     logged: set[tuple[object, str]] = attrs.field(factory=set)
-    saved: set[int] = attrs.field(factory=set)
+    # Of the thread that the run is on, whose hooks may change what nobody else may during it.
+    thread_id: int | None = None
 
     turn: int = 0
     phase: str = _WAITING_FOR_MODEL
@@ -130,9 +136,9 @@ class AgentRun:
         return [*base, *self.added[skipped:]]
 
     @property
-    def since_compaction(self) -> list[AgentMessage]:
-        """What the run has added, but for what a compaction has taken in."""
-        return self.added[self.compacted[1] if self.compacted is not None else 0 :]
+    def is_here(self) -> bool:
+        """Whether the current thread is the one that the run is on, which its workers are not."""
+        return self.run is not None and self.thread_id == threading.get_ident()
 
     def take(self, event: AgentEvent) -> None:
         """Bring the state up to an event, before anybody else sees it."""
@@ -156,6 +162,12 @@ class AgentRun:
                 self.phase = _WAITING_TO_RETRY
             case TurnStartEvent():
                 self.turn += 1
+            case CompactionStartEvent():
+                self.phase = _COMPACTING
+            case CompactionEndEvent():
+                self.phase = _WAITING_FOR_MODEL
+                if self.run is not None and event.usage is not None:
+                    self.run.count(event.usage)
             case TurnEndEvent():
                 self.phase = _WAITING_FOR_MODEL
             case AgentEndEvent():
@@ -181,6 +193,20 @@ class AgentRun:
         if run is not None:
             self.usage, self.cost = run.usage, _cost(run)
             self.run = None
+
+    def state(self, settings: Mapping[str, Any], *, busy: bool) -> AgentState:
+        """Return the agent as it is, by its settings."""
+        return AgentState(
+            system_prompt=settings["system_prompt"],
+            model=settings["model"],
+            thinking_level=settings["reasoning"],
+            tools=settings["tools"],
+            messages=self.messages,
+            is_streaming=busy,
+            streaming_message=self.streaming_message,
+            pending_tool_calls=frozenset(self.started_calls),
+            error_message=self.error_message,
+        )
 
     def status(
         self, steering: tuple[AgentMessage, ...], follow_ups: tuple[AgentMessage, ...], *, busy: bool

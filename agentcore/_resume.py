@@ -8,11 +8,11 @@ from typing import Any
 
 from agentcore.abort import AbortSignal
 from agentcore.config import BeforeToolCallContext, BeforeToolCallResult
-from agentcore.errors import NothingToContinueError
+from agentcore.errors import NothingToContinueError, PendingCallsError
 from agentcore.loop import ResumedCalls
 from agentcore.messages import AgentMessage, AssistantMessage, ToolCall, ToolResultMessage
 
-__all__ = ["allow", "deny", "replace", "resumed_calls", "unanswered_calls"]
+__all__ = ["allow", "deny", "refuse_unanswered", "replace", "resumed_calls", "unanswered_calls"]
 
 
 def allow() -> BeforeToolCallResult:
@@ -52,6 +52,16 @@ def unanswered_calls(messages: Sequence[AgentMessage]) -> tuple[AssistantMessage
             return message, tuple(open_calls)
         break
     return None, ()
+
+
+def refuse_unanswered(messages: Sequence[AgentMessage]) -> None:
+    """Raise `PendingCallsError` if calls wait for a decision."""
+    calls = unanswered_calls(messages)[1]
+    if calls:
+        raise PendingCallsError(
+            f"{len(calls)} tool calls wait for a decision: `resume({{id: allow()}})` takes it, `resume({{}})` answers them "
+            "all with an error"
+        )
 
 
 def resumed_calls(messages: Sequence[AgentMessage], decisions: Mapping[str, Any]) -> ResumedCalls:

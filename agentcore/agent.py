@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from threading import get_ident
 from typing import Any, NoReturn
 
 from agentcore._agent_run import AgentRun, AgentState, AgentStatus, busy_error
@@ -20,13 +21,13 @@ from agentcore._conversation import Conversation, ConversationRecord, load_conve
 from agentcore._listeners import Listener, Listeners
 from agentcore._prompts import as_one_message, as_prompts
 from agentcore._queues import MessageQueue
-from agentcore._resume import allow, deny, replace, resumed_calls, unanswered_calls
+from agentcore._resume import allow, deny, refuse_unanswered, replace, resumed_calls, unanswered_calls
 from agentcore._run import as_messages
 from agentcore._scope import is_inside
 from agentcore.abort import AbortSignal
 from agentcore.config import AgentContext, AgentLoopConfig, BeforeToolCallResult, Limits, StreamFn
 from agentcore.content import ImageContent
-from agentcore.errors import AgentBusyError, MisuseError, NothingToContinueError, PendingCallsError
+from agentcore.errors import AgentBusyError, NothingToContinueError
 from agentcore.events import AgentEndEvent, AgentEvent, MessageEndEvent
 from agentcore.loop import ResumedCalls, check_can_continue, drive, new_run
 from agentcore.messages import AgentMessage, AssistantMessage, CompactionSummaryMessage
@@ -38,6 +39,8 @@ __all__ = ["Agent", "Listener", "allow", "deny", "replace"]
 
 Plan = Callable[[AgentRun], "tuple[Sequence[AgentMessage], ResumedCalls | None]"]
 """Looks at a run that has been claimed; returns its prompts, and calls that it answers first."""
+
+Step = Callable[[], object]
 
 _RUN = "run"
 
@@ -119,6 +122,7 @@ class Agent:
         self._steering = MessageQueue()
         self._follow_ups = MessageQueue()
         self._listeners = Listeners()
+        self._extensions: dict[object, Callable[[AgentLoopConfig], AgentLoopConfig]] = {}
         self._claims: dict[str, AgentRun] = {}
         self._record = ConversationRecord(session)
         self._latest = AgentRun(base=self._record.begin(as_messages(messages, "`messages`")))
@@ -228,12 +232,8 @@ class Agent:
         return record.ended.signal.wait(timeout)
 
     def reset(self) -> None:
-        """Forget the conversation, the queued messages and the latest error; raises `AgentBusyError` during a run.
-
-        An agent with a session keeps its conversation: raises `MisuseError`.
-        """
-        if self._record.session is not None:
-            raise MisuseError("the conversation of this agent is in a session; make an agent with a new session")
+        """Forget the conversation, the queued messages and the latest error; raises `MisuseError` with a session."""
+        self._record.check_replacement(())
         self._replace_messages((), "reset the agent")
         self.clear_all_queues()
 
@@ -245,38 +245,37 @@ class Agent:
         """
         record = self._claims.get(_RUN)
         if record is None:
+            noted = partial(self._record.compact, summary, kept)
+            self._replace_messages((summary, *kept), "compact the transcript", noted)
+        elif record.is_here:
+            self._record.complete(record.added)
             self._record.compact(summary, kept)
-            self._replace_messages((summary, *kept), "replace the transcript")
-            return
-        if record.run is None or not is_inside(record.run):
-            raise busy_error("replace the transcript")
-        self._record.save_all(record.since_compaction, record.saved)
-        self._record.compact(summary, kept)
-        record.compacted = ((summary, *kept), len(record.added))
+            record.compacted = ((summary, *kept), len(record.added))
+        else:
+            raise busy_error("compact the transcript")
 
     def announce(self, event: AgentEvent) -> None:
         """Tell the listeners of a run of an event that is not the loop's own; from one of the run's hooks."""
         record = self._claims.get(_RUN)
-        if record is not None and record.run is not None and is_inside(record.run):
+        if record is not None and record.run is not None and record.is_here:
             record.run.emit(event)
+
+    def extend_runs(self, extend: Callable[[AgentLoopConfig], AgentLoopConfig]) -> Callable[[], object]:
+        """Have `extend(config)` change the config of every run from the next one on; return what takes that back.
+
+        It is called before a run begins, for `stream` once more to check it, and has to keep the queue hooks.
+        """
+        key = object()
+        self._extensions[key] = extend
+        return partial(self._extensions.pop, key, None)
 
     # --- what is known ----------------------------------------------------------------------------------------------
 
     @property
     def state(self) -> AgentState:
         """The agent as it is now."""
-        settings, record = self._settings.snapshot(), self._latest
-        return AgentState(
-            system_prompt=settings["system_prompt"],
-            model=settings["model"],
-            thinking_level=settings["reasoning"],
-            tools=settings["tools"],
-            messages=record.messages,
-            is_streaming=self._claims.get(_RUN) is record,
-            streaming_message=record.streaming_message,
-            pending_tool_calls=frozenset(record.started_calls),
-            error_message=record.error_message,
-        )
+        record = self._latest
+        return record.state(self._settings.snapshot(), busy=self._claims.get(_RUN) is record)
 
     def status(self) -> AgentStatus:
         """Return what the agent is doing now."""
@@ -290,7 +289,9 @@ class Agent:
 
     @messages.setter
     def messages(self, messages: Iterable[AgentMessage]) -> None:
-        self._replace_messages(as_messages(messages, "`messages`"), "replace `messages`")
+        replacement = as_messages(messages, "`messages`")
+        self._record.check_replacement(replacement)
+        self._replace_messages(replacement, "replace `messages`")
 
     @property
     def config(self) -> AgentLoopConfig:
@@ -346,26 +347,30 @@ class Agent:
         if self._claims.setdefault(_RUN, record) is not record:
             raise busy_error(what)
         record.base = tuple(self._latest.messages)
+        self._record.begin_run()
 
     def _release(self, record: AgentRun) -> None:
         """Leave the agent idle, if `record` has the claim; once more does no harm."""
-        if self._claims.get(_RUN) is record:
-            try:
-                self._record.save_all(record.since_compaction, record.saved)
-            finally:
+        try:
+            if self._claims.get(_RUN) is record:
+                self._record.complete(record.added)
+        finally:
+            if self._claims.get(_RUN) is record:
                 self._steering.settle(record.added)
                 self._follow_ups.settle(record.added)
                 record.leave()
                 self._claims.pop(_RUN, None)
-        record.interrupts.give_back()
-        record.controller.close()
-        record.ended.abort("ended")
+            record.interrupts.give_back()
+            record.controller.close()
+            record.ended.abort("ended")
 
-    def _replace_messages(self, messages: Sequence[AgentMessage], what: str) -> None:
+    def _replace_messages(self, messages: Sequence[AgentMessage], what: str, first: Step | None = None) -> None:
         record = AgentRun()
         try:
             try:
                 self._claim(record, what)
+                if first is not None:
+                    first()
                 self._latest = AgentRun(base=messages)
             finally:
                 self._release(record)
@@ -377,11 +382,11 @@ class Agent:
     def _plan_prompt(
         self, prompts: Sequence[AgentMessage], record: AgentRun
     ) -> tuple[Sequence[AgentMessage], ResumedCalls | None]:
-        self._refuse_pending_calls(record)
+        refuse_unanswered(record.base)
         return prompts, None
 
     def _plan_continuation(self, record: AgentRun) -> tuple[Sequence[AgentMessage], ResumedCalls | None]:
-        self._refuse_pending_calls(record)
+        refuse_unanswered(record.base)
         try:
             check_can_continue(AgentContext(messages=record.base))
         except NothingToContinueError:
@@ -392,14 +397,6 @@ class Agent:
                 raise
             return prompts, None
         return (), None
-
-    def _refuse_pending_calls(self, record: AgentRun) -> None:
-        calls = unanswered_calls(record.base)[1]
-        if calls:
-            raise PendingCallsError(
-                f"{len(calls)} tool calls wait for a decision: `resume({{id: allow()}})` takes it, `resume({{}})` answers "
-                "them all with an error"
-            )
 
     def _run(self, plan: Plan) -> AssistantMessage:
         """Run on the calling thread."""
@@ -454,12 +451,15 @@ class Agent:
             get_steering_messages=partial(self._poll_steering, record, settings["steering_mode"]),
             get_follow_up_messages=lambda: self._follow_ups.take(settings["follow_up_mode"], record.added),
         )
+        for extend in list(self._extensions.values()):
+            config = extend(config)
         context = AgentContext(settings["system_prompt"], record.base, settings["tools"])
         return new_run(context, config, partial(self._emit, record), signal, settings["stream_fn"], record.added)
 
     def _drive(
         self, record: AgentRun, planned: tuple[Sequence[AgentMessage], ResumedCalls | None], signal: AbortSignal
     ) -> None:
+        record.thread_id = get_ident()
         record.run = run = self._new_run(record, signal)
         self._latest = record
         try:
@@ -478,7 +478,7 @@ class Agent:
         """Take an event in, and tell it to the listeners and to the stream."""
         record.take(event)
         if type(event) is MessageEndEvent:
-            self._record.save(event.message, record.saved)
+            self._record.add(event.message)
         assert record.run is not None
         self._listeners.tell(event, record.run.signal, record.logged)
         if record.forward is None:

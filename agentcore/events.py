@@ -19,7 +19,7 @@ import attrs
 
 from agentcore._records import json_safe
 from agentcore.content import ToolCall
-from agentcore.messages import AgentMessage, AssistantMessage, CompactionSummaryMessage, ToolResultMessage
+from agentcore.messages import AgentMessage, AssistantMessage, CompactionSummaryMessage, ToolResultMessage, Usage
 from agentcore.partial import PartialMessage
 
 __all__ = [
@@ -333,12 +333,16 @@ class CompactionStartEvent(_Event):
 
 @attrs.define
 class CompactionEndEvent(_Event):
-    """A compaction is over: `summary` stands for the past from here on, or `error` says why nothing has changed."""
+    """A compaction is over: `summary` stands for the past from here on, or `error` says why nothing has changed.
+
+    `tokens` is what the conversation takes now, by estimate, and `usage` what making the summary took, if that is known.
+    """
 
     type: ClassVar[str] = "compaction_end"
     summary: CompactionSummaryMessage | None
     tokens: int
     error: str | None = None
+    usage: Usage | None = None
 
 
 AgentEvent = (

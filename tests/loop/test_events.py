@@ -10,7 +10,14 @@ import pytest
 
 from agentcore import events
 from agentcore.content import TextContent, ToolCall
-from agentcore.messages import AssistantMessage, CustomMessage, ToolResultMessage, UserMessage
+from agentcore.messages import (
+    AssistantMessage,
+    CompactionSummaryMessage,
+    CustomMessage,
+    ToolResultMessage,
+    Usage,
+    UserMessage,
+)
 from agentcore.partial import MessageJournal, PartialMessage
 from agentcore.tools import AgentToolResult
 
@@ -58,6 +65,8 @@ def loop_events(partial: Any) -> list[Any]:
         events.ToolExecutionUpdateEvent("c", "read", {"path": "a"}, TOOL_RESULT),
         events.ToolExecutionEndEvent("c", "read", TOOL_RESULT, False),
         events.RequestRetryEvent(1, 0.5, "busy"),
+        events.CompactionStartEvent("threshold", 900),
+        events.CompactionEndEvent(CompactionSummaryMessage("so far", 900, 1), 100, None, Usage(input=900, output=5)),
     ]
 
 
@@ -81,6 +90,7 @@ def test_an_event_is_tagged_by_the_snake_case_of_its_name() -> None:
         "toolcall_start", "toolcall_delta", "toolcall_end", "done", "error", "request_retry",
         "agent_start", "agent_end", "turn_start", "turn_end", "message_start", "message_update", "message_end",
         "tool_execution_start", "tool_execution_update", "tool_execution_end", "request_retry",
+        "compaction_start", "compaction_end",
     ]  # fmt: skip
 
 
