@@ -763,7 +763,8 @@ class TestInterruptsAnywhere:
         pool.shutdown()
         assert calls == []
 
-    def test_an_interrupt_before_the_next_call_is_started_leaves_it_pending(self) -> None:
+    @pytest.mark.parametrize("then", ["submit", "shutdown"])
+    def test_an_interrupt_before_the_next_call_is_started_leaves_it_pending(self, then: str) -> None:
         class Interrupted(deque[Any]):
             def __bool__(self) -> bool:
                 crew.pending = deque(self)
@@ -777,10 +778,12 @@ class TestInterruptsAnywhere:
         with pytest.raises(KeyboardInterrupt):
             pool.abandon(stuck)
         assert stuck.done()
-        pool.submit(calls.append, "next").result(PATIENCE)
-        pending.result(PATIENCE)
-        assert calls == ["next", "pending"]
+        if then == "submit":
+            pool.submit(calls.append, "next").result(PATIENCE)
+            pending.result(PATIENCE)
+            assert calls == ["next", "pending"]
         pool.shutdown()
+        assert calls[-1:] == ["pending"]
         gate.open()
         finish(gate.thread)
 
