@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 from agentcore._agent_run import AgentRun, AgentState, AgentStatus, busy_error
 from agentcore._agent_settings import AgentSettings, Setting
 from agentcore._conversation import Conversation, ConversationRecord, load_conversation, save_conversation
+from agentcore._displayed import Displayed
 from agentcore._listeners import Listener, Listeners
 from agentcore._prompts import as_one_message, as_prompts
 from agentcore._queues import MessageQueue
@@ -45,7 +46,7 @@ Step = Callable[[], object]
 _RUN = "run"
 
 
-class Agent:
+class Agent(Displayed):
     """A conversation with a model that can use tools.
 
     `model` is a `Model`, or the `provider/id` of one in the catalog. `config` carries every option that has no

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import attrs
 
+from agentcore._displayed import Displayed
 from agentcore._records import Record, json_safe, now_ms
 from agentcore.content import (
     ContentBlock,
@@ -80,7 +81,7 @@ def _tokens(self: Any) -> int:
 
 
 @attrs.frozen(repr=False)
-class Usage(Record):
+class Usage(Record, Displayed):
     """Tokens of a response, in disjoint counts, and what they cost.
 
     `input` excludes cached tokens; `output` includes `reasoning`. `total_tokens` is their sum when left out. `cost` is
@@ -235,7 +236,7 @@ def calls_of(content: tuple[ContentBlock, ...]) -> tuple[ToolCall, ...]:
 
 
 @attrs.frozen(repr=False)
-class AssistantMessage(_Message):
+class AssistantMessage(_Message, Displayed):
     """What a model answered.
 
     `stop_reason` is `stop`, `length`, `tool_use`, `error` or `aborted`; with the last two `error` says why.
@@ -309,7 +310,7 @@ def _names(value: Iterable[str] | None) -> tuple[str, ...] | None:
 
 
 @attrs.frozen(repr=False)
-class ToolResultMessage(_Message):
+class ToolResultMessage(_Message, Displayed):
     """What a tool call gave, for the model to read; `details` are for people and programs and are never sent."""
 
     role: ClassVar[str] = "toolResult"

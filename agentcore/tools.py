@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 import attrs
 
+from agentcore._displayed import Displayed
 from agentcore._records import Record, json_safe
 from agentcore.content import ContentBlock, TextContent, as_blocks, is_block
 from agentcore.messages import Usage
@@ -48,7 +49,7 @@ def _names(value: Iterable[str] | None) -> tuple[str, ...] | None:
 
 
 @attrs.frozen(repr=False)
-class AgentToolResult(Record):
+class AgentToolResult(Record, Displayed):
     """What a tool call gives.
 
     `content` (str, block or blocks) is what the model reads, `details` what people and programs may want beside it.

@@ -31,7 +31,7 @@ def layer(rank: int, name: str, modules: str, *, within: str = "downward") -> La
 ROOT = "__init__"
 
 LAYERS = [
-    layer(0, "values", "_keys _records content errors messages models partial events"),
+    layer(0, "values", "_keys _displayed _records content errors messages models partial events"),
     layer(1, "primitives", "_workers _scope abort streams"),
     layer(2, "contracts", "_problems _coercion _signature _arguments tools convert tokens config"),
     layer(3, "loop", "_tool_calls _tool_workers _tool_batch _run _response loop"),
@@ -80,8 +80,8 @@ LAYERS = [
     layer(
         8,
         "what a person sees",
-        """display display._text display._markdown display._html display._progress display._plain display._screen
-        display.terminal display.notebook""",
+        """display display._text display._markdown display._html display._values display._progress display._plain
+        display._screen display.terminal display.notebook""",
         within="freely",
     ),
     # The command puts the batteries together.
@@ -92,9 +92,9 @@ LAYERS = [
     ),
 ]
 
-LAZY_SEAMS = {("loop", "providers"), ("_agent_settings", "providers.catalog")}
+LAZY_SEAMS = {("loop", "providers"), ("_agent_settings", "providers.catalog"), ("_displayed", "display._values")}
 """Imports upward, inside a function: the loop looks up its default stream function at the first call, an agent the
-model that it was given by name."""
+model that it was given by name, and a value how it is shown when a notebook shows it."""
 
 AT_MODULE_LEVEL = {"attrs"}
 """The one package that any module may import at module level; all others are imported on first use."""
