@@ -1,8 +1,9 @@
 """Interrupt a run at one point after another, as Ctrl-C would, and say where it was left in disorder.
 
-`python interrupt_sweep.py SCENARIO MODE FIRST STEP` runs the scenario again and again on the main thread; the n-th time
-a `KeyboardInterrupt` is raised at the n-th point (FIRST, FIRST + STEP, …) that the thread reaches in the package, until
-a run ends before its point. Prints one JSON object: how many points there were, and the faults. MODE:
+`python interrupt_sweep.py MODE FIRST STEP [SCENARIO ...]` runs each scenario again and again on the main thread; the
+n-th time a `KeyboardInterrupt` is raised at the n-th point (FIRST, FIRST + STEP, …) that the thread reaches in the
+package, until a run ends before its point. Prints one JSON object: for each scenario how many points there were, and
+the faults. MODE:
 
 - `lines`: before every line. Stronger than any signal, which is noticed only after calls and on backward jumps.
 - `signals`: at each instruction where the interpreter may notice a signal.
@@ -32,9 +33,7 @@ from agentcore.loop import ResumedCalls, drive, new_run
 from agentcore.messages import AssistantMessage, UserMessage
 from agentcore.testing.scripted import call, failure, reply, scripted, scripted_model
 from agentcore.tools import AgentTool
-
-sys.path.insert(0, str(Path(__file__).parent))
-from run_log import problems_of
+from tests.loop.run_log import problems_of
 
 PACKAGE = str(Path(agentcore.__file__).parent)
 SECONDS_UNTIL_STUCK = 20.0
@@ -42,7 +41,6 @@ SECONDS_UNTIL_STUCK = 20.0
 
 # --- raising at a point -------------------------------------------------------------------------------------------------
 
-_CALLS = ("CALL", "PRECALL")
 _points_of_code: dict[CodeType, frozenset[int]] = {}
 
 
@@ -54,7 +52,7 @@ def points_of(code: CodeType) -> frozenset[int]:
         for before, instruction in zip([None, *instructions], [*instructions, None], strict=False):
             if instruction is None:
                 continue
-            if before is None or before.opname == "RESUME" or before.opname.startswith(_CALLS):
+            if before is None or before.opname == "RESUME" or before.opname.startswith("CALL"):
                 points.add(instruction.offset)
             elif (
                 "JUMP" in instruction.opname
@@ -329,4 +327,6 @@ def sweep(name: str, mode: str, first: int, step: int) -> dict[str, Any]:
 
 if __name__ == "__main__":
     logging.disable(logging.CRITICAL)
-    print(json.dumps(sweep(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))))
+    mode, first, step = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    names = sys.argv[4:] or list(scenarios())
+    print(json.dumps({name: sweep(name, mode, first, step) for name in names}))

@@ -123,8 +123,8 @@ def _executions(log: Sequence[Any], result: ToolResultMessage) -> list[str]:
     starts, ends = kinds.count(ToolExecutionStartEvent), kinds.count(ToolExecutionEndEvent)
     if starts != 1 or ends != 1 or kinds[0] is not ToolExecutionStartEvent or kinds[-1] is not ToolExecutionEndEvent:
         return [f"call {result.tool_call_id}: {_brief(own)}"]
-    end = log.index(own[-1])
-    begin = next(
+    answers = [
         number for number, event in enumerate(log) if type(event) is MessageStartEvent and event.message is result
-    )
-    return [] if end < begin else [f"the result of call {result.tool_call_id} came before its end"]
+    ]
+    in_order = bool(answers) and log.index(own[-1]) < answers[0]
+    return [] if in_order else [f"the result of call {result.tool_call_id} came before its end"]
