@@ -97,7 +97,8 @@ from agentcore.streams import EventStream
 from agentcore.tools import AgentTool, AgentToolResult, OnUpdate, ToolCallContext, ToolExecutionMode, tool
 
 if TYPE_CHECKING:
-    from agentcore.providers import stream_response
+    from agentcore.providers import register_api, stream_response
+    from agentcore.providers.catalog import get_model
 
 __all__ = [
     "AbortController",
@@ -197,6 +198,8 @@ __all__ = [
     "allow",
     "convert_to_llm",
     "deny",
+    "get_model",
+    "register_api",
     "replace",
     "run_agent_loop",
     "run_agent_loop_continue",
@@ -207,7 +210,11 @@ __all__ = [
 # What is logged is the application's to show: without a handler of its own, Python would print it to standard error.
 logging.getLogger("agentcore").addHandler(logging.NullHandler())
 
-_ON_FIRST_USE = {"stream_response": "agentcore.providers"}
+_ON_FIRST_USE = {
+    "get_model": "agentcore.providers.catalog",
+    "register_api": "agentcore.providers",
+    "stream_response": "agentcore.providers",
+}
 
 
 def __getattr__(name: str) -> Any:

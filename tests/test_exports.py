@@ -62,7 +62,7 @@ PROMISED = set(
     AgentTool AgentToolResult ToolExecutionMode tool ToolCallContext OnUpdate
     EventStream AbortController AbortSignal
     Model ThinkingLevel
-    stream_response convert_to_llm
+    stream_response convert_to_llm get_model register_api
 
     TextContent ThinkingContent ImageContent ToolCall ProviderContent
     Usage ErrorInfo AgentMessage PartialMessage

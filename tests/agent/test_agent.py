@@ -556,15 +556,15 @@ def test_a_class_tells_what_can_be_replaced() -> None:
 
 
 def test_a_model_can_be_given_by_its_name_in_the_catalog(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = {"acme/large": Model("large", provider="acme"), "acme/small": Model("small", provider="acme")}
+    known = {("acme", "large"): Model("large", provider="acme"), ("acme", "s/m"): Model("s/m", provider="acme")}
     catalog = types.ModuleType("agentcore.providers.catalog")
-    catalog.get_model = known.__getitem__  # type: ignore[attr-defined]
+    catalog.get_model = lambda provider, id: known[provider, id]  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "agentcore.providers.catalog", catalog)
 
-    agent = Agent("acme/large", config=AgentLoopConfig(model=known["acme/large"]))
+    agent = Agent("acme/large", config=AgentLoopConfig(model=known["acme", "large"]))
     assert agent.model.id == "large"
-    agent.model = "acme/small"
-    assert agent.state.model is known["acme/small"]
+    agent.model = "acme/s/m"
+    assert agent.state.model is known["acme", "s/m"]
 
 
 # --- listeners ------------------------------------------------------------------------------------------------------
