@@ -1,19 +1,131 @@
 """Ctrl-C ends what an agent does, wherever it comes, and the same agent goes on with the next prompt."""
 
+import asyncio
 import json
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agentcore.testing import call, reply
+from tests.agent.agent_support import agent_with, tool
+
 HERE = Path(__file__).parent
 
+
+# --- whose handler it is --------------------------------------------------------------------------------------------
+
+
+def own_handler(number: int, frame: Any) -> None:
+    """Stands for the handler of an event loop."""
+
+
+@pytest.fixture
+def another_handler() -> Iterator[None]:
+    before = signal.signal(signal.SIGINT, own_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def handlers_seen(in_loop: bool, on_main_thread: bool = True, act: Callable[[], object] = lambda: None) -> list[Any]:
+    """Return the handler during a run and after it."""
+    seen: list[Any] = []
+
+    def look(event: Any, signal_of_run: Any) -> None:
+        if event.type == "turn_start":
+            seen.append(signal.getsignal(signal.SIGINT))
+            act()
+
+    def run() -> None:
+        agent = agent_with("text")
+        agent.subscribe(look)
+        agent.prompt("hi")
+        seen.append(signal.getsignal(signal.SIGINT))
+
+    async def main() -> None:
+        run()
+
+    def begin() -> None:
+        if not in_loop:
+            run()
+            return
+        loop = asyncio.new_event_loop()  # not `asyncio.run`, which has a handler of its own from 3.11 on
+        loop.run_until_complete(main())
+        loop.close()
+
+    if on_main_thread:
+        begin()
+    else:
+        thread = threading.Thread(target=begin)
+        thread.start()
+        thread.join(20)
+    return seen
+
+
+@pytest.mark.usefixtures("another_handler")
+def test_the_handler_of_an_event_loop_is_replaced_for_the_run_only() -> None:
+    assert handlers_seen(in_loop=True) == [signal.default_int_handler, own_handler]
+
+
+@pytest.mark.usefixtures("another_handler")
+def test_any_other_handler_is_left_alone() -> None:
+    assert handlers_seen(in_loop=False) == [own_handler, own_handler]
+    assert handlers_seen(in_loop=True, on_main_thread=False) == [own_handler, own_handler]
+
+
+@pytest.mark.usefixtures("another_handler")
+def test_a_handler_that_somebody_sets_during_the_run_stays() -> None:
+    def newer(number: int, frame: Any) -> None: ...
+
+    assert handlers_seen(in_loop=True, act=lambda: signal.signal(signal.SIGINT, newer))[1] is newer
+
+
+@pytest.mark.parametrize("ignored", [signal.SIG_IGN, signal.default_int_handler])
+@pytest.mark.usefixtures("another_handler")
+def test_an_event_loop_without_a_handler_of_its_own_changes_nothing(ignored: Any) -> None:
+    signal.signal(signal.SIGINT, ignored)
+
+    assert handlers_seen(in_loop=True) == [ignored, ignored]
+
+
+@pytest.mark.usefixtures("another_handler")
+def test_without_any_event_loop_in_the_process_the_handler_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "asyncio")
+
+    assert handlers_seen(in_loop=False) == [own_handler, own_handler]
+
+
+@pytest.mark.usefixtures("another_handler")
+def test_an_agent_in_a_sequential_tool_of_another_leaves_the_handler_to_the_outer_run() -> None:
+    seen: list[Any] = []
+
+    def delegate(*given: Any) -> str:
+        agent_with("inner").prompt("x")
+        seen.append(signal.getsignal(signal.SIGINT))
+        return "ran"
+
+    outer = agent_with(reply(call("echo")), "Done.", tools=[tool(execute=delegate)], tool_execution="sequential")
+
+    async def main() -> None:
+        outer.prompt("hi")
+
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(main())
+    loop.close()
+    assert seen == [signal.default_int_handler]
+    assert signal.getsignal(signal.SIGINT) is own_handler
+
+
+# --- Ctrl-C in a process of its own ---------------------------------------------------------------------------------
+
 CHILD = """
-import json, os, sys, threading, time
+import asyncio, json, os, sys, threading, time
 from agentcore import Agent, AgentTool, UserMessage, approvals
 from agentcore.messages import AssistantMessage, ToolResultMessage
 from agentcore.testing import call, reply, scripted, scripted_model
@@ -54,7 +166,7 @@ def patient(tool_call_id, params, signal, on_update, context):
 heard, seen = [], []
 where = sys.argv[1]
 first = slow_model if where in ("model", "stream", "wait_for_idle") else reply("Hm", call("work", id="a"), call("work", id="b"))
-execute = {"parallel": stuck, "sequential": loop, "patient": patient}.get(where, lambda *given: "ran")
+execute = {"parallel": stuck, "event loop": stuck, "sequential": loop, "patient": patient}.get(where, lambda *given: "ran")
 agent = Agent(
     scripted_model(),
     tools=[AgentTool("work", "Work", "Works.", {"type": "object"}, execute)],
@@ -71,6 +183,10 @@ try:
     elif where == "wait_for_idle":
         stream = agent.stream("hi")
         agent.wait_for_idle()
+    elif where == "event loop":
+        async def main():
+            agent.prompt("hi")
+        asyncio.run(main())
     else:
         agent.prompt("hi")
 except KeyboardInterrupt:
@@ -91,7 +207,7 @@ print(json.dumps({
 
 @pytest.mark.parametrize(
     "where",
-    ["parallel", "patient", "sequential", "model", "hook", "listener", "stream", "wait_for_idle"],
+    ["parallel", "patient", "sequential", "model", "hook", "listener", "stream", "wait_for_idle", "event loop"],
 )
 def test_ctrl_c_is_raised_in_time_and_the_next_prompt_works(where: str) -> None:
     child = subprocess.Popen([sys.executable, "-c", CHILD, where], stdout=subprocess.PIPE, text=True)
