@@ -16,6 +16,7 @@ from agentcore.content import ThinkingContent
 from agentcore.messages import ErrorInfo
 from agentcore.providers._assembler import Assembler, Events
 from agentcore.providers._exchange import Incoming, Reading
+from agentcore.providers._replay import clean_json
 from agentcore.providers._stop_reasons import stop_reason
 
 __all__ = ["read_stream", "read_whole"]
@@ -169,7 +170,7 @@ class _Reader:
             block, parts = self._foreign.pop(index)
             if parts:
                 block["input"] = _object("".join(parts), block.get("input"))
-            return self._assembler.provider_content(block)
+            return self._assembler.provider_content(clean_json(block))
         given = self._inputs.pop(index, None)
         events: Events = ()
         if given is not None:  # a server that sends the whole input at the start

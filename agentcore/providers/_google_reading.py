@@ -15,6 +15,7 @@ from agentcore.content import TextContent, ThinkingContent
 from agentcore.messages import ErrorInfo
 from agentcore.providers._assembler import Assembler, Events
 from agentcore.providers._exchange import Incoming, Reading
+from agentcore.providers._replay import clean_json
 from agentcore.providers._stop_reasons import stop_reason
 
 __all__ = ["read_stream", "read_whole"]
@@ -103,10 +104,10 @@ class _Reader:
         if isinstance(call, dict):
             return self._call(call, signature)
         if any(name in part for name in _OWN_PARTS):
-            return (*self._leave(), *self._assembler.provider_content(part))
+            return (*self._leave(), *self._assembler.provider_content(clean_json(part)))
         image = part.get("inlineData")
         if isinstance(image, dict):
-            return (*self._leave(), *self._assembler.provider_content(part))
+            return (*self._leave(), *self._assembler.provider_content(clean_json(part)))
         if signature:  # a signature alone, which has to go back
             return self._text("", "text", signature)
         return ()

@@ -17,6 +17,7 @@ from agentcore.content import TextContent, ThinkingContent
 from agentcore.messages import ErrorInfo
 from agentcore.providers._assembler import Assembler, Events
 from agentcore.providers._exchange import Incoming, Reading
+from agentcore.providers._replay import clean_json
 from agentcore.providers._stop_reasons import stop_reason
 
 __all__ = ["read_stream", "read_whole"]
@@ -179,7 +180,7 @@ class _Reader:
                 known.is_call, known.arguments = True, _string(item, "arguments") or known.arguments
                 begun = self._assembler.tool_call(key, id=_call_id(item), name=_string(item, "name"))
                 return (*begun, *self._end_call(key, known))
-        return self._assembler.provider_content(item)
+        return self._assembler.provider_content(clean_json(item))
 
     def _message(self, key: Hashable, item: dict[str, Any], known: _Item) -> Events:
         events: list[Any] = []
@@ -202,7 +203,7 @@ class _Reader:
         if key not in known.begun:
             for number, text in enumerate(_thoughts(item)):
                 events += self._thinking(key, number, text)
-        kept = {name: value for name, value in item.items() if value is not None}
+        kept = clean_json({name: value for name, value in item.items() if value is not None})
         signature = json.dumps(kept, ensure_ascii=False, separators=(",", ":"))
         events += self._assembler.sign(key, signature, ThinkingContent)
         return (*events, *self._assembler.end(key))

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentcore import AssistantMessage, DoneEvent
+from agentcore import AssistantMessage, DoneEvent, UserMessage
+from agentcore.providers._request import CheckedRequest, HttpRequest
 from agentcore.testing.sse_server import sse
 from tests.providers.wire_support import BY_API, WIRES, Wire, message_of
 
@@ -156,6 +157,36 @@ def test_data_that_is_nested_too_deep_is_an_error(wire: Wire) -> None:
     deep = "[" * 200_000 + "]" * 200_000
 
     assert message_of(wire.events(sse(deep, *wire.turn))).stop_reason == "error"
+
+
+OWN = {
+    "anthropic-messages": lambda data: [
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "x", "data": data}},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_stop"},
+    ],
+    "google-generative-ai": lambda data: [
+        {"candidates": [{"content": {"parts": [{"toolResponse": data}]}, "finishReason": "STOP"}]}
+    ],
+    "openai-responses": lambda data: [
+        {"type": "response.output_item.done", "item": {"type": "x", "data": data}},
+        {"type": "response.output_item.done", "item": {"type": "reasoning", "encrypted_content": "c", "data": data}},
+        {"type": "response.output_item.done", "item": {"type": "x"}},
+        {"type": "response.completed"},
+    ],
+}
+
+
+@pytest.mark.parametrize("data", ["NaN", "[-Infinity]", '"\\ud800"', "[" * 900 + "]" * 900], ids=lambda data: data[:9])
+@pytest.mark.parametrize("api", OWN)
+def test_what_json_cannot_hold_in_a_block_of_the_provider_stops_no_later_request(api: str, data: str) -> None:
+    wire = BY_API[api]
+    payloads = [json.dumps(payload).replace('"?"', data) for payload in OWN[api]("?")]
+
+    message = wire.read(*payloads)
+
+    assert message.stop_reason == "stop"
+    CheckedRequest.of(HttpRequest("http://host/", {}, wire.build(UserMessage("hi"), message, UserMessage("on"))))
 
 
 def test_every_api_is_here() -> None:
