@@ -106,9 +106,10 @@ def _clean_up(folder: int | None, where: str) -> None:
         # For writing first, because some network file systems lock nothing else.
         for access in (os.O_RDWR, os.O_RDONLY, os.O_WRONLY):
             try:
-                with descriptors() as held:
-                    if _is_abandoned(open_into(held, path, _CLEANING | access, dir_fd=folder)):
-                        _unlink(folder, path)
+                if sys.platform != "win32":
+                    _remove_if_unlocked(folder, path, access)
+                elif time.time() - os.stat(path).st_mtime > _ABANDONED_AFTER:
+                    os.unlink(path)
                 break
             except PermissionError:
                 continue  # it has got the mode of the file that it was for
@@ -116,11 +117,11 @@ def _clean_up(folder: int | None, where: str) -> None:
                 break
 
 
-def _is_abandoned(descriptor: int) -> bool:
-    found = os.fstat(descriptor)
-    if sys.platform == "win32":
-        return time.time() - found.st_mtime > _ABANDONED_AFTER
-    return stat.S_ISREG(found.st_mode) and _lock(descriptor)
+def _remove_if_unlocked(folder: int | None, path: str, access: int) -> None:
+    with descriptors() as held:
+        descriptor = open_into(held, path, _CLEANING | access, dir_fd=folder)
+        if stat.S_ISREG(os.fstat(descriptor).st_mode) and _lock(descriptor):
+            os.unlink(path, dir_fd=folder)
 
 
 def _leftovers(folder: int | None, where: str) -> list[str]:

@@ -22,7 +22,7 @@ class _Region:
 
     first: int
     last: int
-    matches: tuple[Match, ...]
+    matches: list[Match]
 
 
 def unified_diff(text: str, matches: Sequence[Match], name: str) -> str:
@@ -54,13 +54,13 @@ def _regions(text: str, matches: Sequence[Match], line_count: int) -> Iterator[_
         position = match.end
         # The line in which a match ends takes part, though nothing of it may be touched: it may be joined.
         last = min(line_count, line + 1 + _CONTEXT)
-        if current is None:
-            current = _Region(first, last, (match,))
-        elif first <= current.last:
-            current = _Region(current.first, last, (*current.matches, match))
-        else:
+        if current is not None and first <= current.last:
+            current.matches.append(match)
+            current = attrs.evolve(current, last=last)
+            continue
+        if current is not None:
             yield current
-            current = _Region(first, last, (match,))
+        current = _Region(first, last, [match])
     if current is not None:
         yield current
 

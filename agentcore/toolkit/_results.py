@@ -48,7 +48,7 @@ def reported(action: str, given: str) -> Iterator[None]:
 def stop_if_aborted(signal: AbortSignal) -> None:
     """Refuse to go on when the signal is aborted."""
     if signal.aborted:
-        raise Refusal(f"The call was aborted{reason_of(signal)}. Nothing was changed.")
+        raise Refusal(f"The call was aborted{reason_of(signal)}. Nothing was done.")
 
 
 def reason_of(signal: AbortSignal) -> str:

@@ -10,7 +10,7 @@ import attrs
 
 from agentcore._records import Record
 
-__all__ = ["MAX_BYTES", "MAX_LINES", "Head", "Tail", "Truncation", "count_of", "line_count", "size_of"]
+__all__ = ["Head", "MAX_BYTES", "MAX_LINES", "Tail", "Truncation", "byte_length", "count_of", "line_count", "size_of"]
 
 MAX_LINES: Final = 2_000
 MAX_BYTES: Final = 50 * 1024

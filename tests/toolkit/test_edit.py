@@ -327,7 +327,7 @@ def test_an_aborted_call_changes_nothing(use, text_of, tool, tmp_path: Path) -> 
 
     result = use(tool, path="file.txt", find="old", replacement="new", signal=controller.signal)
 
-    assert text_of(result) == "The call was aborted. Nothing was changed."
+    assert text_of(result) == "The call was aborted. Nothing was done."
     assert (tmp_path / "file.txt").read_text() == "old"
 
 
@@ -526,6 +526,33 @@ def test_the_diff_is_one_that_patch_applies(
 
     assert patched.returncode == 0, patched.stderr + result.details.diff
     assert (folder / "file").read_text() == after == result.details.after_content
+
+
+def test_changes_that_are_far_apart_are_hunks_of_their_own(edit) -> None:
+    content = "".join(f"line {n}\n" for n in range(1, 101))
+    result, _ = edit(
+        content.encode(), edits=several(("line 90\n", ""), ("line 10\n", "one\ntwo\n"), ("line 13\n", "x\n"))
+    )
+
+    assert [line for line in result.details.diff.splitlines() if line[0] in "@+-"] == [
+        "--- file.txt",
+        "+++ file.txt",
+        "@@ -7,10 +7,11 @@",
+        "-line 10",
+        "+one",
+        "+two",
+        "-line 13",
+        "+x",
+        "@@ -87,7 +88,6 @@",
+        "-line 90",
+    ]
+
+
+def test_very_many_changes_take_no_time_that_grows_with_their_square(edit) -> None:
+    result, after = edit(b"a\n" * 50_000, find="a", replacement="b", replace_all=True)
+
+    assert after == b"b\n" * 50_000
+    assert result.details.diff.count("\n") == 3 + 100_000
 
 
 def test_the_diff_of_a_large_change_is_made_without_comparing(edit) -> None:

@@ -8,14 +8,15 @@ import pytest
 
 from agentcore import (
     AbortController,
+    Agent,
     AgentContext,
     AgentLoopConfig,
     ToolExecutionUpdateEvent,
     ToolResultMessage,
     run_agent_loop,
 )
-from agentcore.testing import call, reply, scripted, scripted_model
-from agentcore.toolkit import coding_tools
+from agentcore.testing import DemoServer, call, reply, scripted, scripted_model
+from agentcore.toolkit import coding_tools, create_bash_tool, create_read_tool, create_write_tool
 
 
 def results_of(messages) -> list[tuple[bool, str]]:
@@ -47,6 +48,40 @@ def test_a_file_is_written_edited_read_and_run(tmp_path: Path) -> None:
         (False, "print('goodbye')\n"),
         (False, "goodbye\n"),
     ]
+
+
+def test_an_agent_with_hooks_lists_a_folder_and_reads_the_first_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.md").write_text("# First\n\nLine.\n")
+    (tmp_path / "b.md").write_text("second\n")
+    monkeypatch.chdir(tmp_path)
+    told = []
+
+    def before(context, _signal) -> None:
+        told.append(f"about to execute: {context.tool_call.name}")
+
+    def after(context, _signal) -> None:
+        told.append(f"{'failed' if context.is_error else 'completed'}: {context.tool_call.name}")
+
+    with DemoServer() as server:
+        agent = Agent(
+            server.model,
+            system_prompt="You are a helpful assistant with file system access.",
+            tools=[create_bash_tool(), create_read_tool(), create_write_tool()],
+            before_tool_call=before,
+            after_tool_call=after,
+        )
+        answer = agent.prompt("List files in current directory and read the first one")
+
+    assert told == [
+        "about to execute: bash",
+        "completed: bash",
+        "about to execute: read",
+        "completed: read",
+    ]
+    assert results_of(agent.state.messages) == [(False, "a.md\nb.md\n"), (False, "# First\n\nLine.\n")]
+    assert "# First" in answer.text
 
 
 @pytest.mark.parametrize("timeout", [0, -5, 1e12, float("nan"), True, "soon"])
@@ -124,8 +159,8 @@ def test_ctrl_c_during_a_sequential_command_ends_it_and_is_raised(python, ends, 
     script = """
 import os, signal, sys, threading, time
 from agentcore import AgentContext, AgentLoopConfig, run_agent_loop
-from agentcore.testing import call, reply, scripted, scripted_model
-from agentcore.toolkit import coding_tools
+from agentcore.testing import DemoServer, call, reply, scripted, scripted_model
+from agentcore.toolkit import coding_tools, create_bash_tool, create_read_tool, create_write_tool
 pid, folder = sys.argv[1:]
 def interrupt():
     while not os.path.exists(pid):

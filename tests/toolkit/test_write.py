@@ -260,7 +260,7 @@ def test_an_aborted_call_writes_nothing(use, text_of, tool, tmp_path: Path) -> N
 
     result = use(tool, path="a.txt", content="new", signal=controller.signal)
 
-    assert text_of(result) == "The call was aborted: enough. Nothing was changed."
+    assert text_of(result) == "The call was aborted: enough. Nothing was done."
     assert (tmp_path / "a.txt").read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
 
@@ -442,7 +442,7 @@ def test_the_module_works_without_what_only_posix_has(python, tmp_path: Path) ->
     # As near to Windows as a test can come elsewhere: its name, and nothing of what it lacks.
     script = """
 import importlib, os, sys
-import select, signal, subprocess, tempfile, threading, shutil, pathlib, attrs, agentcore.tools, agentcore.abort
+import select, signal, subprocess, tempfile, threading, time, shutil, pathlib, attrs, agentcore.tools, agentcore.abort
 os.chdir(sys.argv[1])
 sys.platform = "win32"
 sys.modules["fcntl"] = None
@@ -473,6 +473,12 @@ for tool, params in (
 ):
     tool = create_write_tool(WriteToolOptions(root="a")) if tool == "confined" else tool
     print(tool.execute("1", params, None, None, None).content[0].text.strip())
+for name, age in (("old", 7200), ("new", 60)):
+    stray = pathlib.Path(f"a/.agentcore-write-{name}.tmp")
+    stray.touch()
+    os.utime(stray, (time.time() - age,) * 2)
+write.execute("1", {"path": "a/c.txt", "content": "y"}, None, None, None)
+print(sorted(os.listdir("a")))
 """
     output, errors = python(script, tmp_path).communicate(timeout=30)
 
@@ -486,4 +492,5 @@ for tool, params in (
         "../c.txt is outside the folder that this tool may use, "
         + os.path.realpath(tmp_path / "a")
         + ". Nothing was done. Use a path inside it.",
+        "['.agentcore-write-new.tmp', 'b.txt', 'c.txt']",
     ], errors
