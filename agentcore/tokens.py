@@ -10,15 +10,18 @@ from agentcore.content import ContentBlock, ImageContent, ProviderContent, TextC
 from agentcore.convert import convert_to_llm
 from agentcore.messages import AgentMessage, AssistantMessage, CompactionSummaryMessage
 
-__all__ = ["estimate_message_tokens", "estimate_tokens"]
+__all__ = ["estimate_message_tokens", "estimate_tokens", "has_failed"]
 
-_CHARACTERS_A_TOKEN = 4
+# Of UTF-8: English has about four characters to a token, Chinese about one, of three bytes.
+_BYTES_A_TOKEN = 4
 _IMAGE_TOKENS = 1200
 _MESSAGE_TOKENS = 4
 
 
 def estimate_message_tokens(message: AgentMessage) -> int:
-    """Return a guess for one message: four characters a token, 1,200 tokens an image; 0 for what no model sees."""
+    """Return a guess for one message: four bytes of text a token, 1,200 tokens an image; 0 for what no model sees."""
+    if has_failed(message):
+        return 0
     total = 0
     for shown in convert_to_llm([message]):
         content = shown.content
@@ -27,19 +30,25 @@ def estimate_message_tokens(message: AgentMessage) -> int:
     return total
 
 
+def has_failed(message: AgentMessage) -> bool:
+    """Return whether a message is a response that failed or was aborted, which no model gets to see again."""
+    return isinstance(message, AssistantMessage) and message.stop_reason in ("error", "aborted")
+
+
 def _block_tokens(block: ContentBlock) -> int:
     match block:
         case ImageContent():
             return _IMAGE_TOKENS
         case TextContent():
-            characters = len(block.text)
+            text = block.text
         case ThinkingContent():
-            characters = len(block.thinking) or len(block.signature or "")
+            text = block.thinking or block.signature or ""
         case ProviderContent():
-            characters = len(json.dumps(json_safe(block.data)))
+            text = json.dumps(json_safe(block.data))
         case _:
-            characters = len(block.name) + len(json.dumps(json_safe(block.arguments)))
-    return -(-characters // _CHARACTERS_A_TOKEN)
+            text = block.name + json.dumps(json_safe(block.arguments))
+    size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+    return -(-size // _BYTES_A_TOKEN)
 
 
 def estimate_tokens(messages: Sequence[AgentMessage]) -> int:
@@ -55,7 +64,7 @@ def estimate_tokens(messages: Sequence[AgentMessage]) -> int:
             isinstance(message, AssistantMessage)
             and message.usage is not None
             and message.usage.total_tokens > 0
-            and message.stop_reason not in ("error", "aborted")
+            and not has_failed(message)
             and (compacted is None or message.timestamp > compacted)
         ):
             return message.usage.total_tokens + tail
