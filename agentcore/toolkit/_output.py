@@ -79,10 +79,14 @@ class OutputFile:
 
 
 class CommandOutput:
-    """Takes the bytes of a command in, and says what of its text is shown and where the rest is."""
+    """Takes the bytes of a command in, and says what of its text is shown and where the rest is.
 
-    def __init__(self, file: OutputFile, max_lines: int, max_bytes: int) -> None:
+    `advice` is what to add to where that is.
+    """
+
+    def __init__(self, file: OutputFile, max_lines: int, max_bytes: int, advice: str = "") -> None:
         self.file = file
+        self._advice = advice
         self._text = TerminalText()
         self._tail = Tail(max_lines, max_bytes)
 
@@ -121,7 +125,8 @@ class CommandOutput:
     def _where(self) -> str:
         if self.file.path is None:
             return f"The rest is lost ({self.file.problem})."
-        return f"Full output: {self.file.path}" + (f" ({self.file.problem})" if self.file.problem else "")
+        problem = f" ({self.file.problem})" if self.file.problem else ""
+        return f"Full output: {self.file.path}{problem}{self._advice}"
 
     def _take(self, text: str) -> None:
         tail = self._tail

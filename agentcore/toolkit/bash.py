@@ -205,7 +205,8 @@ class _Bash:
     ) -> AgentToolResult:
         signal = signal_or_idle(signal)
         try:
-            timeout = _checked_timeout(params.get("timeout", self.options.timeout))
+            timeout = _checked_timeout(params.get("timeout"))
+            timeout = self.options.timeout if timeout is None else timeout
             execution = self._prepared(params, context, signal)
             shell = self._shell()
         except Refusal as refusal:
@@ -315,7 +316,9 @@ class _Run:
 
     def __init__(self, options: BashToolOptions, on_update: OnUpdate) -> None:
         file = OutputFile(options.output_folder, options.max_file_bytes)
-        self.output = CommandOutput(file, options.max_lines, options.max_bytes)
+        # The read tool, with the same root, would refuse that file.
+        advice = "" if options.root is None else "; look into it with bash"
+        self.output = CommandOutput(file, options.max_lines, options.max_bytes, advice)
         self.on_update = on_update
         self.reported_at = time.monotonic()
         self.reported_size = 0

@@ -131,6 +131,7 @@ def test_the_options_timeout_holds_for_commands_without_one(use) -> None:
     tool = create_bash_tool(BashToolOptions(timeout=0.2))
 
     assert use(tool, command="sleep 30").details.timed_out
+    assert use(tool, command="sleep 30", timeout=None).details.timed_out
     assert not use(tool, command="sleep 0.4", timeout=20).details.timed_out
 
 

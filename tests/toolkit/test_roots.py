@@ -199,6 +199,14 @@ def test_commands_start_in_the_root_or_in_what_they_name_inside(root: Path) -> N
     assert text_of_result(use_tool(tool, command="pwd -P", cwd=f"{root}/inner")) == f"{real}/inner\n"
 
 
+def test_long_output_is_kept_where_bash_can_look_into_it(root: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    result = use_tool(create_bash_tool(BashToolOptions(root=root, output_folder=kept)), command="seq 3000")
+
+    assert f"Full output: {result.details.full_output_path}; look into it with bash]" in text_of_result(result)
+
+
 def test_the_options_are_checked_when_the_tool_is_made(root: Path) -> None:
     makers = [
         lambda **folders: create_bash_tool(BashToolOptions(**folders)),
