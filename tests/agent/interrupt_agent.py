@@ -22,7 +22,10 @@ from agentcore.testing import call, reply, scripted, scripted_model
 from tests.agent.agent_support import said, tool, transcript_problems
 from tests.loop.interrupt_sweep import Interrupter
 
-MODULES = {"agent.py", "_agent_run.py", "_agent_settings.py", "_prompts.py", "_queues.py", "_resume.py"}
+MODULES = {
+    *("agent.py", "_agent_run.py", "_agent_settings.py", "_interrupts.py", "_listeners.py"),
+    *("_prompts.py", "_queues.py", "_resume.py"),
+}
 SECONDS_UNTIL_STUCK = 20.0
 
 

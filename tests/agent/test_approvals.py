@@ -578,6 +578,14 @@ def test_an_answer_after_the_abort_does_not_count(monkeypatch: pytest.MonkeyPatc
     assert (answer.block, person.asked) == (True, [])
 
 
+def test_input_that_is_no_terminal_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+
+    answer = approvals.ask_with_input(asked_about({"command": "ls"}), never())
+
+    assert (answer.block, "no terminal" in str(answer.reason)) == (True, True)
+
+
 def test_input_in_a_terminal_asks_there(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("stdin", "stdout", "stderr"):
         monkeypatch.setattr(sys, name, getattr(approvals.sys, name))

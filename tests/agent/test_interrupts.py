@@ -13,7 +13,10 @@ from typing import Any
 
 import pytest
 
-from agentcore.testing import call, reply
+from agentcore import AbortController, AgentToolResult, EventStream, ToolExecutionEndEvent
+from agentcore import agent as agent_module
+from agentcore._agent_run import AgentRun
+from agentcore.testing import Gate, call, reply
 from tests.agent.agent_support import agent_with, tool
 
 HERE = Path(__file__).parent
@@ -122,6 +125,80 @@ def test_an_agent_in_a_sequential_tool_of_another_leaves_the_handler_to_the_oute
     assert signal.getsignal(signal.SIGINT) is own_handler
 
 
+# --- while a stream begins ------------------------------------------------------------------------------------------
+
+
+def test_an_interrupt_before_the_thread_of_a_stream_has_begun_keeps_the_run_from_beginning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runs: list[Any] = []
+
+    def interrupted(run: Any, **options: Any) -> Any:
+        runs.append(run)
+        raise KeyboardInterrupt
+
+    agent = agent_with("text", "more")
+    with monkeypatch.context() as patch:
+        patch.setattr(agent_module, "EventStream", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            agent.stream("hi")
+    assert not agent.state.is_streaming
+
+    emitted: list[Any] = []
+    runs[0](emitted.append, AbortController().signal, [])  # the thread comes after all
+    assert (emitted, agent.messages) == ([], [])
+    assert agent.prompt("again").text == "text"
+
+
+def test_an_interrupt_when_the_thread_of_a_stream_has_begun_aborts_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[Any] = []
+
+    def interrupted(run: Any, **options: Any) -> Any:
+        kept.append(EventStream(run, **options))
+        gate.wait_reached()
+        raise KeyboardInterrupt
+
+    with Gate() as gate:
+        agent = agent_with(reply("half", gate, " and whole"), "more")
+        with monkeypatch.context() as patch:
+            patch.setattr(agent_module, "EventStream", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                agent.stream("hi")
+        assert agent.wait_for_idle(20)
+
+    assert agent.state.error_message == "interrupted"
+    assert agent.messages[-1].stop_reason == "aborted"  # type: ignore[union-attr]
+    assert agent.prompt("again").text == "more"
+
+
+def test_a_stream_whose_run_cannot_begin_after_all_raises_at_its_reader_and_frees_the_agent() -> None:
+    agent = agent_with("text", "more")
+    extended: list[Any] = []
+
+    def extend(config: Any) -> Any:
+        extended.append(config)
+        if len(extended) == 2:
+            raise LookupError("gone")
+        return config
+
+    take_back = agent.extend_runs(extend)
+    stream = agent.stream("hi")
+    with pytest.raises(LookupError, match="gone"):
+        stream.result(20)
+    take_back()
+
+    assert list(stream.messages) == []
+    assert agent.prompt("again").text == "text"
+
+
+def test_an_end_of_a_call_whose_start_was_not_taken_in_is_no_trouble() -> None:
+    record = AgentRun()
+
+    record.take(ToolExecutionEndEvent("a", "echo", AgentToolResult("x"), False))
+
+    assert record.started_calls == []
+
+
 # --- Ctrl-C in a process of its own ---------------------------------------------------------------------------------
 
 CHILD = """
@@ -226,7 +303,7 @@ def test_ctrl_c_is_raised_in_time_and_the_next_prompt_works(where: str) -> None:
         child.wait()
         child.stdout.close()
 
-    assert told["raised"] - sent < 1.5
+    assert told["raised"] - sent < 4.0  # 1.5 on a machine with nothing else to do
     assert told["idle"] is True
     assert told["answer"] == "fine"
     assert told["problems"] == []
