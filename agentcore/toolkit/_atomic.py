@@ -131,8 +131,7 @@ def _leftovers(folder: int | None, where: str) -> list[str]:
             if folder is not None:
                 # Opened anew: the descriptor that is there may be good for passing through only.
                 place = open_into(held, ".", os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
-            with os.scandir(place) as entries:
-                return [entry.name for entry in entries if entry.name.startswith(_PREFIX)]
+            return [name for name in os.listdir(place) if name.startswith(_PREFIX)]
     except OSError:
         return []
 

@@ -7,7 +7,6 @@ import os
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -227,7 +226,6 @@ def _plain(name: str) -> str:
 
 def _names_in(folder: str) -> list[str]:
     try:
-        with os.scandir(folder) as entries:
-            return sorted(entry.name for entry in islice(entries, _NAMES_COMPARED))
+        return sorted(os.listdir(folder))[:_NAMES_COMPARED]
     except OSError:
         return []
