@@ -464,6 +464,23 @@ def test_a_call_that_was_aborted_alone_does_not_wait_for_a_slot():
     ]
 
 
+def test_a_call_that_is_aborted_alone_before_its_turn_is_not_asked_about_and_not_run():
+    asked: list[str] = []
+
+    def before(context: Any, signal: Any) -> None:
+        asked.append(context.tool_call.id)
+        if context.tool_call.id == "c1":
+            run.batch.abort_call("c2")
+
+    model = scripted(reply(call("w", id="c1"), call("w", id="c2"), call("w", id="c3")), "Done.")
+    added: list[Any] = []
+    config = AgentLoopConfig(model=scripted_model(), before_tool_call=before)
+    run = new_run(AgentContext(tools=[tool("w")]), config, lambda event: None, None, model, added)
+    drive(run, [UserMessage("hi")])
+    assert asked == ["c1", "c3"]
+    assert [message.text for message in added[2:5]] == ["ran", "The call of `w` was aborted.", "ran"]
+
+
 def test_a_running_call_that_is_aborted_alone_ends_and_the_run_goes_on():
     hall = Hall("c1")
     model = scripted(reply(call("w", id="c1")), "Done.")
