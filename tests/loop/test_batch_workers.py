@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-import agentcore._tool_workers
 from agentcore._workers import DaemonThreadPool
 from agentcore.abort import AbortController
 from agentcore.config import AfterToolCallResult, AgentContext, AgentLoopConfig, BeforeToolCallResult
@@ -683,19 +682,22 @@ def test_calls_that_wait_for_a_name_are_answered_when_the_run_is_aborted():
 # --- when no thread can be had --------------------------------------------------------------------------------------
 
 
-class NoMoreThreads(DaemonThreadPool):
-    """A pool that can start one thread and no more, as at the exit of the interpreter."""
+def starts_one_thread_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the pools behave as at the exit of the interpreter."""
+    submit = DaemonThreadPool.submit_named
 
-    def submit_named(self, name: str, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
+    def submit_named(pool: DaemonThreadPool, name: str, fn: Any, /, *args: Any) -> Any:
         if not name.endswith("-1"):
             raise RuntimeError("cannot schedule new futures after interpreter shutdown")
-        return super().submit_named(name, fn, *args, **kwargs)
+        return submit(pool, name, fn, *args)
+
+    monkeypatch.setattr(DaemonThreadPool, "submit_named", submit_named)
 
 
 def test_a_thread_that_cannot_be_started_is_the_answer_of_that_call(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setattr(agentcore._tool_workers, "DaemonThreadPool", NoMoreThreads)
+    starts_one_thread_and_no_more(monkeypatch)
     hall = Hall("c1")
 
     def emit(event: Any) -> None:
