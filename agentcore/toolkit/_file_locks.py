@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import unicodedata
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from queue import Empty
+from threading import RLock
 from typing import Final
 
 from agentcore._workers import Mailbox
@@ -30,10 +30,11 @@ class _FileLock:
     at any time, by whoever holds the ticket, and again.
     """
 
-    __slots__ = ("__weakref__", "holder", "waiters")
+    __slots__ = ("holder", "users", "waiters")
 
     def __init__(self) -> None:
         self.holder: dict[str, object] = {}
+        self.users: dict[object, None] = {}
         self.waiters: dict[Mailbox[None], None] = {}
 
     def claim(self, ticket: object) -> bool:
@@ -46,15 +47,36 @@ class _FileLock:
             woken.put(None)
 
 
-_locks: weakref.WeakValueDictionary[_Key, _FileLock] = weakref.WeakValueDictionary()
+# A lock is here as long as a call holds it or waits for it. No weak references do that: what runs when one dies is a
+# place where Ctrl-C would be swallowed. The registry's own lock is re-entrant and used by `with` only: an interrupt
+# comes before it is taken or after it is given back.
+_locks: dict[_Key, _FileLock] = {}
+_registry: Final = RLock()
 
 
-def _lock_of(folder: int | None, name: str) -> _FileLock:
+def _join(key: _Key, ticket: object) -> _FileLock:
+    with _registry:
+        lock = _locks.setdefault(key, _FileLock())
+        lock.users[ticket] = None
+        return lock
+
+
+def _leave(key: _Key, ticket: object) -> None:
+    """Give back what the ticket may hold; can be done again, should an interrupt have ended it half-way."""
+    with _registry:
+        lock = _locks.get(key)
+        if lock is not None:
+            lock.give_back(ticket)
+            lock.users.pop(ticket, None)
+            if not lock.users:
+                del _locks[key]
+
+
+def _key_of(folder: int | None, name: str) -> _Key:
     found = os.stat(os.path.dirname(name)) if folder is None else os.fstat(folder)
     # The folder by identity: it can be reached by many paths. The name without case and composition, because the file
     # system may not tell those apart; two files that share a lock only wait for each other.
-    key = (found.st_dev, found.st_ino, unicodedata.normalize("NFC", os.path.basename(name)).casefold())
-    return _locks.setdefault(key, _FileLock())
+    return found.st_dev, found.st_ino, unicodedata.normalize("NFC", os.path.basename(name)).casefold()
 
 
 @contextmanager
@@ -63,17 +85,18 @@ def exclusive_use(folder: int | None, name: str, signal: AbortSignal) -> Iterato
 
     `name` is a path if `folder` is `None`. The wait ends with a `Refusal` when the signal aborts.
     """
-    lock = _lock_of(folder, name)
+    key = _key_of(folder, name)
     ticket = object()
     try:
+        lock = _join(key, ticket)
         if not lock.claim(ticket):
             _wait(lock, ticket, signal)
         yield
     finally:
         try:
-            lock.give_back(ticket)
+            _leave(key, ticket)
         finally:
-            lock.give_back(ticket)  # for an interrupt during the first; otherwise it finds nothing to do
+            _leave(key, ticket)  # for an interrupt during the first; otherwise it finds nothing to do
 
 
 def _wait(lock: _FileLock, ticket: object, signal: AbortSignal) -> None:
