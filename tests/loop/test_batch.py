@@ -166,6 +166,9 @@ def test_arguments_nested_too_deeply_are_the_answer_of_that_call_only(mode: str,
     assert [result.is_error for result in played.results] == [True, False]
     assert played.results[1].text == "ran 2"
     assert asked == ["c2", "c2"]
+    shown = played.of(ToolExecutionStartEvent)[0].args
+    assert shown["n"] is not deep.arguments["n"]
+    assert shown["n"][0]["n"] is not deep.arguments["n"][0]["n"]
     if depth > 1000:
         assert "nested too deeply" in played.results[0].text
 

@@ -171,32 +171,36 @@ def test_in_a_stream_everything_happens_on_its_own_thread():
 # --- tools ----------------------------------------------------------------------------------------------------------
 
 
-def where_tools_run(mode: str, **options: Any) -> list[threading.Thread]:
+def where_tools_run(mode: str, **options: Any) -> tuple[list[threading.Thread], list[str]]:
+    """Return the threads on which two calls ran, and what they were called meanwhile."""
     threads: list[threading.Thread] = []
+    names: list[str] = []
 
     def execute(*args: Any) -> str:
         threads.append(threading.current_thread())
+        names.append(threading.current_thread().name)
         return "ok"
 
     quick_run(reply(call("bash"), call("bash")), "Done.", tools=[tool("bash", execute, **options)], tool_execution=mode)
-    return threads
+    return threads, sorted(names)
 
 
 def test_sequential_tools_run_on_the_loops_own_thread():
-    assert where_tools_run("sequential") == [threading.current_thread()] * 2
+    threads, _ = where_tools_run("sequential")
+    assert threads == [threading.current_thread()] * 2
 
 
-def test_parallel_tools_run_on_threads_that_are_named_after_them():
-    names = [thread.name for thread in where_tools_run("parallel")]
-    assert sorted(names) == ["agentcore-tool-bash-1", "agentcore-tool-bash-2"]
+def test_parallel_tools_run_on_daemon_threads_that_are_named_after_them():
+    threads, names = where_tools_run("parallel")
+    assert names == ["agentcore-tool-bash-1", "agentcore-tool-bash-2"]
+    assert all(thread.daemon for thread in threads)
 
 
 @MODES
 def test_a_tool_with_a_timeout_runs_on_a_worker_in_both_modes(mode: str):
-    threads = where_tools_run(mode, timeout=60)
+    threads, names = where_tools_run(mode, timeout=60)
     assert threading.current_thread() not in threads
-    assert all(thread.name.startswith("agentcore-tool-bash-") for thread in threads)
-    assert all(thread.daemon for thread in threads)
+    assert names == ["agentcore-tool-bash-1", "agentcore-tool-bash-2"]
 
 
 variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
