@@ -85,9 +85,8 @@ class AgentStatus(Record):
     """What an agent is doing.
 
     `phase` is `idle`, `waiting for model`, `streaming`, `running tools`, `waiting to retry` or `compacting`. `turn`
-    counts from 1; with `usage` and `cost` (USD; `None` when a price is unknown) it is about the run that is going on, or about the
-    latest one of an idle agent. The queues hold what no run has taken yet. `tokens` is what the conversation takes, by
-    estimate.
+    counts from 1; with `usage` and `cost` (USD; `None` when a price is unknown) it is about the run that is going on,
+    or about the latest one of an idle agent. The queues hold what no run has taken yet.
     """
 
     phase: str
@@ -97,10 +96,15 @@ class AgentStatus(Record):
     follow_up_queue: tuple[AgentMessage, ...]
     usage: Usage
     cost: float | None
-    tokens: int
+    _messages: Sequence[AgentMessage] = attrs.field(repr=False, eq=False)
+
+    @property
+    def tokens(self) -> int:
+        """What the conversation takes, by an estimate that is made when it is asked for."""
+        return estimate_tokens(self._messages)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class AgentRun:
     """One run of an agent, from before it begins until the next one takes its place."""
 
@@ -225,7 +229,7 @@ class AgentRun:
             follow_up_queue=follow_ups,
             usage=run.usage if run is not None else self.usage,
             cost=_cost(run) if run is not None else self.cost,
-            tokens=estimate_tokens(self.messages),
+            messages=self.messages,
         )
 
 
