@@ -64,7 +64,7 @@ class SessionFile:
     def create(cls, path: Path, *, durable: bool) -> SessionFile:
         """Make a new file, and the folder it is in; one that is there already has to be empty."""
         exists = FileExistsError(f"{path} exists already; `Session.open` goes on with it")
-        # Looked at before the lock is made as well: nothing is left behind beside a file that is refused.
+        # Looked at before the lock is made as well, so that nothing is left behind beside a file that is refused.
         if path.is_symlink():
             raise exists
         if path.exists():
@@ -95,8 +95,8 @@ class SessionFile:
         """Open a file that exists, and read it."""
         if not path.exists():
             raise FileNotFoundError(f"there is no session file {path}; `Session.create` makes one")
-        if not _begins_as_session(path):
-            load_file(path)
+        if not _begins_with_header(path):
+            load_file(path)  # nothing is left behind beside a file that is refused
         file = cls(path, durable=durable)
         try:
             file._acquire()
@@ -173,12 +173,10 @@ def _check_is_regular(path: Path, mode: int) -> None:
         raise SessionCorruptError(f"{path} is no ordinary file", path=str(path))
 
 
-def _begins_as_session(path: Path) -> bool:
-    """Return whether the first line of a file is that of a session, or there is nothing in it."""
+def _begins_with_header(path: Path) -> bool:
     _check_is_regular(path, path.stat().st_mode)
     with path.open("rb") as file:
-        loaded = load([file.readline(_LONGEST_HEADER)])
-    return loaded.header is not None or loaded.foreign_line is None
+        return load([file.readline(_LONGEST_HEADER)]).header is not None
 
 
 def _loaded(path: Path, file: BinaryIO) -> Loaded:

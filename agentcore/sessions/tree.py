@@ -66,7 +66,8 @@ class SessionEntry(Record):
         rest = {name: value for name, value in data.items() if name not in _COMMON}
         if kind not in _WITH_MESSAGE:
             return cls(id, parent_id, timestamp, kind, rest)
-        message = message_from_dict(rest.pop("message", None))
+        given = rest.pop("message", None)
+        message = message_from_dict({"timestamp": timestamp, **given} if isinstance(given, dict) else given)
         if not isinstance(message.timestamp, int):
             raise ValueError("the `timestamp` of a message is a number")
         if kind == "compaction" and not isinstance(message, CompactionSummaryMessage):
