@@ -18,7 +18,6 @@ from agentcore import SessionCorruptError, SessionError, SessionLockedError, Use
 from agentcore.sessions import Session, SessionEntry, SessionProblem, session_path
 from tests.sessions.session_support import problems_of, session_of, texts_of
 
-
 # --- making and opening ---------------------------------------------------------------------------------------------
 
 
