@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentcore import AssistantMessage, DoneEvent, UserMessage
@@ -13,7 +13,7 @@ from agentcore.testing.sse_server import sse
 from tests.providers.wire_support import BY_API, WIRES, Wire, message_of
 
 each_wire = pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.api)
-some = settings(max_examples=60)
+some = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4)
 
