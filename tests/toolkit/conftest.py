@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,13 @@ import pytest
 
 from agentcore.abort import AbortController, AbortSignal
 from agentcore.tools import AgentTool, AgentToolResult
+
+
+@pytest.fixture(autouse=True)
+def _output_files_stay_with_the_test(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the files that commands' long output is kept in made, and removed, with those of the tests."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path_factory.getbasetemp()))
+
 
 Use = Callable[..., AgentToolResult]
 

@@ -474,7 +474,8 @@ def test_output_is_reported_while_the_command_runs_from_the_calling_thread_and_n
 
 def test_updates_of_endless_output_are_few_and_bounded(use, text_of) -> None:
     updates = []
-    use(create_bash_tool(), command="yes", timeout=0.55, on_update=lambda update: updates.append(text_of(update)))
+    tool = create_bash_tool(BashToolOptions(max_file_bytes=1000))
+    use(tool, command="yes", timeout=0.55, on_update=lambda update: updates.append(text_of(update)))
 
     assert 1 <= len(updates) <= 7
     assert all(len(update) <= 50 * 1024 and update.count("\n") <= 2000 for update in updates)
