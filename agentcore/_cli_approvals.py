@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from itertools import zip_longest
-from shutil import get_terminal_size
 from typing import Any, Final
 from unicodedata import east_asian_width
 
@@ -25,11 +24,12 @@ class Approver:
     """A `before_tool_call` that asks before the tools that change something run.
 
     `ask(question, tool_call_id, signal)` shows a question and returns the line that answers it, `None` if nobody does;
-    it is `None` itself where there is nobody to ask.
+    it is `None` itself where there is nobody to ask. `columns()` is the width of the terminal.
     """
 
-    def __init__(self, ask: Callable[[str, str, AbortSignal], str | None] | None) -> None:
+    def __init__(self, ask: Callable[[str, str, AbortSignal], str | None] | None, columns: Callable[[], int]) -> None:
         self._ask = ask
+        self._columns = columns
         self._always: set[str] = set()
 
     def __call__(self, context: BeforeToolCallContext, signal: AbortSignal) -> BeforeToolCallResult:
@@ -38,7 +38,7 @@ class Approver:
             return allow()
         if self._ask is None:
             return deny(f"`{name}` was not run: there is no terminal to ask the user in. `--yes` allows it unasked.")
-        question = question_text(name, context.args, get_terminal_size().columns)
+        question = question_text(name, context.args, self._columns())
         while True:
             answer = self._ask(question, context.tool_call.id, signal)
             if answer is None:

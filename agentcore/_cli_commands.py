@@ -18,6 +18,7 @@ from agentcore.display.terminal import View
 from agentcore.errors import AgentCoreError
 from agentcore.events import AgentEndEvent, AgentEvent
 from agentcore.messages import AssistantMessage, Usage
+from agentcore.models import Model
 from agentcore.sessions import Session
 from agentcore.tokens import estimate_tokens
 
@@ -107,12 +108,18 @@ class Commands:
 
     def _model(self, rest: str) -> None:
         if rest:
-            # With a server of the user's own, names are those of its models.
-            address = {} if rest == "demo" else {"base_url": self._settings.base_url, "api": self._settings.api}
-            self._agent.model = choose_model(rest, self._models, **address)
+            self._agent.model = self._chosen(rest)
             if self._session is not None:
                 self._session.append_model_change(self._agent.model.provider, self._agent.model.id)
         self._view.note(f"The model is {model_words(self._agent.model)}.")
+
+    def _chosen(self, name: str) -> Model:
+        settings = self._settings
+        if settings.base_url is None or name == "demo":
+            return choose_model(name, self._models)
+        # With a server of the user's own, names are those of its models.
+        reasoning = settings.thinking not in (None, "off")
+        return choose_model(name, self._models, base_url=settings.base_url, api=settings.api, reasoning=reasoning)
 
     def _tools(self, rest: str) -> None:
         if rest:

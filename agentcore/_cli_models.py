@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -12,8 +11,8 @@ from urllib.parse import urlsplit
 import attrs
 
 from agentcore._keys import KEY_VARIABLES
-from agentcore.errors import AgentCoreError
 from agentcore.models import Model
+from agentcore.providers.catalog import get_model
 
 __all__ = ["UsageError", "choose_model", "key_hint", "model_words"]
 
@@ -21,9 +20,9 @@ _VARIABLE: Final = "AGENTCORE_MODEL"
 _TRY_DEMO: Final = "`agentcore --model demo` works without a key"
 
 _DEFAULTS: Final = {
-    "anthropic": "claude-sonnet-4-5",
-    "openai": "gpt-5-mini",
-    "google": "gemini-2.5-flash",
+    "anthropic": "claude-sonnet-5-5",
+    "openai": "gpt-5.4-mini",
+    "google": "gemini-3.8-flash",
 }
 """Which model of a provider is asked when its key is set and no model is named."""
 
@@ -32,16 +31,23 @@ class UsageError(Exception):
     """What the command line was given cannot be right; the message is one sentence that says what to do."""
 
 
-def choose_model(name: str | None, stack: ExitStack, *, base_url: str | None = None, api: str | None = None) -> Model:
+def choose_model(
+    name: str | None,
+    stack: ExitStack,
+    *,
+    base_url: str | None = None,
+    api: str | None = None,
+    reasoning: bool = False,
+) -> Model:
     """Return the model that is named, or the one that the environment suggests.
 
-    The demo's server is closed with the stack. Raises `UsageError`.
+    `reasoning` says of a model that is not known that it can think. The demo's server is closed with the stack. Raises `UsageError`.
     """
     name = name or os.environ.get(_VARIABLE) or None
     if api is not None and base_url is None:
         raise UsageError("`--api` says what a server speaks: give its address with `--base-url` too")
     if base_url is not None:
-        return _served(name, base_url, api)
+        return _served(name, base_url, api, reasoning)
     if name is None:
         name = _suggested(os.environ)
     if name == "demo":
@@ -55,7 +61,7 @@ def choose_model(name: str | None, stack: ExitStack, *, base_url: str | None = N
     return model
 
 
-def _served(name: str | None, base_url: str, api: str | None) -> Model:
+def _served(name: str | None, base_url: str, api: str | None, reasoning: bool) -> Model:
     """Return a model behind an address; the part before the slash names its provider, if it is one we know."""
     if name is None:
         raise UsageError("`--base-url` needs `--model`, the name that the server has for the model")
@@ -66,7 +72,7 @@ def _served(name: str | None, base_url: str, api: str | None) -> Model:
     if isinstance(known, Model) and api is None:
         return attrs.evolve(known, base_url=base_url)
     try:
-        return Model(id, provider=provider, base_url=base_url, api=api or "openai-completions")
+        return Model(id, provider=provider, base_url=base_url, api=api or "openai-completions", reasoning=reasoning)
     except ValueError as error:
         raise UsageError(str(error)) from None
 
@@ -91,17 +97,16 @@ def _known(name: str) -> Model:
     found = _looked_up(name)
     if isinstance(found, Model):
         return found
-    raise UsageError(f"{found}; a model that is not listed needs `--base-url` and `--api`")
+    raise UsageError(f"{found.rstrip('?')}; one that is not listed can be named with `--base-url` and `--api`")
 
 
 def _looked_up(name: str) -> Model | str:
     """Return a model of the catalog, or why there is none."""
-    catalog = importlib.import_module("agentcore.providers.catalog")
+    provider, _, id = name.partition("/")
     try:
-        model: Model = catalog.get_model(name)
-    except (AgentCoreError, LookupError, ValueError) as error:
-        return str(error.args[0] if error.args else error).rstrip(".")
-    return model
+        return get_model(provider, id)
+    except ValueError as error:
+        return str(error).partition("; `Model(")[0]
 
 
 def _needs_no_key(model: Model) -> bool:

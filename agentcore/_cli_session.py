@@ -8,6 +8,7 @@ answer it.
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -75,6 +76,7 @@ class CommandLine:
         self, agent: Agent, session: Session | None, settings: Settings, stack: ExitStack, *, as_json: bool
     ) -> None:
         self._agent = agent
+        self._settings = settings
         self._lines: Mailbox[str | None] = Mailbox()
         self._mode = "running"
         self._ended = False
@@ -86,7 +88,7 @@ class CommandLine:
         self._stack.callback(self._view.close)
         self._keyboard = self._read_lines(live)
         if settings.ask_first:
-            agent.before_tool_call = Approver(self._ask if self._keyboard is not None else None)
+            agent.before_tool_call = Approver(self._ask if self._keyboard is not None else None, _columns)
         agent.subscribe(self._on_event)
         self._commands = Commands(agent, session, settings, self._view)
         self._stack.callback(self._commands.close)
@@ -117,8 +119,8 @@ class CommandLine:
 
     def ask(self, prompt: str) -> int:
         """Run one prompt, and what is typed meanwhile; return the exit status."""
-        if isinstance(self._view, (LiveView, PlainView)) and self._agent.model.provider == "demo":
-            self._view.note(f"This is {model_words(self._agent.model)}.")
+        if not self._settings.model_is_named or self._agent.model.provider == "demo":
+            self._view.note(f"Asking {model_words(self._agent.model)}.")
         status = self._run(prompt)
         while status == _DONE and (typed := self._typed_lines()):
             status = self._run("\n".join(typed))
@@ -297,6 +299,14 @@ class CommandLine:
 
 def _react(react: Callable[[], object], number: int, frame: Any) -> None:
     react()
+
+
+def _columns() -> int:
+    """Return how wide the terminal is in which questions are answered."""
+    try:
+        return os.get_terminal_size(sys.stdin.fileno()).columns or 80
+    except (OSError, ValueError):
+        return 80
 
 
 def _has_terminal() -> bool:

@@ -14,7 +14,7 @@ from agentcore.agent import Agent
 from agentcore.compaction import auto_compact
 from agentcore.config import AgentLoopConfig, Limits
 from agentcore.errors import SessionError
-from agentcore.models import Model
+from agentcore.models import Model, has_prices
 from agentcore.sessions import Session
 from agentcore.toolkit import coding_tools
 from agentcore.tools import AgentTool
@@ -29,6 +29,7 @@ class Settings:
     """What the command line was told."""
 
     model: Model
+    model_is_named: bool
     base_url: str | None
     api: str | None
     tools: tuple[str, ...]
@@ -69,6 +70,8 @@ def make_agent(settings: Settings, stack: ExitStack) -> tuple[Agent, Session | N
         raise UsageError(f"there is no folder {os.fspath(settings.cwd)!r}")
     tools = make_tools(settings.tools, settings)
     session = None if settings.session_file is None else stack.enter_context(_session(settings))
+    if settings.max_cost is not None and not has_prices(settings.model):
+        raise UsageError(f"`--max-cost` needs a model whose prices are known, and those of {settings.model.id} are not")
     limits = None
     if settings.max_turns is not None or settings.max_cost is not None:
         limits = Limits(turns=settings.max_turns, cost=settings.max_cost)

@@ -53,7 +53,11 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("prompt", nargs="?", help="what to do; left out: it is read from a pipe, or a conversation begins")
     add("--model", metavar="PROVIDER/ID", help="the model to ask, or `demo`")
-    add("--base-url", metavar="URL", help="where the model is served, for a server of your own")
+    add(
+        "--base-url",
+        metavar="URL",
+        help="where the model is served; a server of your own gets a key only if the model is named as of its provider",
+    )
     add("--api", choices=_APIS, help="what that server speaks (left out: openai-completions)")
     add("--tools", default="read,bash,edit,write", metavar="NAMES", help="of read, bash, edit, write; or `none`")
     add("--cwd", metavar="FOLDER", help="the folder that the tools work in (left out: this one)")
@@ -129,7 +133,9 @@ def _run(args: argparse.Namespace) -> int:
     with ExitStack() as stack:
         settings = _settings(args, stack)
         agent, session = make_agent(settings, stack)
-        stack.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, _terminated))
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) == signal.SIG_DFL:  # not if it is to be ignored
+                stack.callback(signal.signal, number, signal.signal(number, _terminated))
         command_line = CommandLine(agent, session, settings, stack, as_json=args.json)
         return command_line.converse() if prompt is None else command_line.ask(prompt)
 
@@ -147,11 +153,15 @@ def _version() -> str:
 
 def _settings(args: argparse.Namespace, stack: ExitStack) -> Settings:
     cwd = Path(args.cwd or args.root or ".")
+    tools = tool_names(args.tools)
     return Settings(
-        model=choose_model(args.model, stack, base_url=args.base_url, api=args.api),
+        model=choose_model(
+            args.model, stack, base_url=args.base_url, api=args.api, reasoning=args.thinking not in (None, "off")
+        ),
+        model_is_named=args.model is not None,
         base_url=args.base_url,
         api=args.api,
-        tools=tool_names(args.tools),
+        tools=tools,
         cwd=cwd,
         root=Path(args.root) if args.root else None,
         session_file=Path(args.session) if args.session else None,

@@ -16,7 +16,7 @@ from typing import Any, Final
 from agentcore._records import json_safe
 from agentcore.agent import Agent
 from agentcore.content import ContentBlock, ImageContent, TextContent, ThinkingContent, ToolCall
-from agentcore.display._markdown import markdown_to_html
+from agentcore.display._markdown import CODE_STYLE, markdown_to_html
 from agentcore.display._progress import CallState, Entry, Note, RunProgress, entries_of
 from agentcore.display._text import (
     call_words,
@@ -45,12 +45,9 @@ _BASE64: Final = re.compile(r"[A-Za-z0-9+/=\s]*")
 # Colours that can be read on light and on dark pages.
 _GREEN, _RED, _BLUE, _GREY = "#2e8b57", "#d1443c", "#3b82c4", "#888888"
 _FAINT: Final = "opacity:.65"
-_PRE: Final = (
-    "white-space:pre-wrap;overflow-wrap:anywhere;margin:.3em 0;padding:.4em .6em;max-height:24em;overflow:auto;"
-    "background:rgba(128,128,128,.1);border-radius:4px;font-size:.9em;line-height:1.35"
-)
 _DIFF_COLOURS: Final = {"+": _GREEN, "-": _RED, "@": _BLUE}
 _STATES: Final = {
+    "asked": ("→", _GREY, ""),
     "waiting": ("…", _GREY, "waiting"),
     "running": ("▶", _BLUE, "running"),
     "done": ("✓", _GREEN, "done"),
@@ -72,7 +69,7 @@ def _text(text: str) -> str:
 
 
 def _pre(text: str) -> str:
-    return f'<pre style="{_PRE}">{text}</pre>'
+    return f'<pre style="{CODE_STYLE}">{text}</pre>'
 
 
 def _faint(text: str) -> str:
@@ -135,8 +132,8 @@ def _call(call: CallState) -> str:
     label = shortened_line(call_words(call.name, call.args), _LONGEST_LABEL)
     name, _, rest = label.partition(" ")
     took = f" · {duration(clock)}" if clock is not None else ""
-    has_images = any(isinstance(block, ImageContent) for block in call.content)
-    is_open = " open" if call.state in ("running", "failed") or has_images else ""
+    worth_seeing = diff_of(call.details) or any(isinstance(block, ImageContent) for block in call.content)
+    is_open = " open" if worth_seeing or call.state in ("running", "failed") else ""
     summary = (
         f'<summary style="cursor:pointer"><span style="color:{colour}" title="{words}">{mark}</span> <b>{escape(name)}</b> '
         f'<code>{escape(rest)}</code> <span style="{_FAINT}">{words}{took}</span></summary>'
@@ -214,7 +211,9 @@ def _message(message: Any, calls: Mapping[str, CallState]) -> str:
 
 def message_html(message: AssistantMessage) -> str:
     """Return a model's message: its text, its thinking and calls, why it failed, what it took."""
-    parts = [_message(message, {})]
+    # What came of its calls is not known here.
+    calls = {call.id: CallState(call.name, call.arguments, "asked") for call in message.tool_calls}
+    parts = [_message(message, calls)]
     if message.usage is not None:
         cost = None if message.usage.cost is None else message.usage.cost.get("total")
         name = "/".join(filter(None, [message.provider, message.model]))
@@ -237,14 +236,19 @@ def usage_html(usage: Usage) -> str:
     rows = [(kind.replace("_", " "), getattr(usage, kind), cost.get(kind)) for kind in kinds]
     rows = [row for row in rows if row[1] or row[0] in ("input", "output")]
     rows.append(("total", usage.total_tokens, cost.get("total")))
-    cells = "".join(
-        f'<tr><td style="text-align:left">{kind}</td><td style="text-align:right">{tokens:,}</td>'
-        f'<td style="text-align:right">{"" if dollars is None else f"{dollars:.6f}"}</td></tr>'
-        for kind, tokens, dollars in rows
-    )
+    columns = ["", "tokens", *(["USD"] if cost else [])]
+    head = "".join(f'<th style="text-align:{_side(at)}">{name}</th>' for at, name in enumerate(columns))
+    body = ""
+    for kind, tokens, dollars in rows:
+        texts = [kind, f"{tokens:,}", *([f"{dollars:.6f}" if dollars is not None else ""] if cost else [])]
+        cells = "".join(f'<td style="text-align:{_side(at)}">{text}</td>' for at, text in enumerate(texts))
+        body += f"<tr>{cells}</tr>"
     more = "" if usage.reasoning is None else _faint(f"of the output {usage.reasoning:,} for reasoning")
-    head = '<tr><th style="text-align:left"></th><th>tokens</th><th>USD</th></tr>'
-    return _root(f"<table>{head}{cells}</table>{more}")
+    return _root(f"<table><tr>{head}</tr>{body}</table>{more}")
+
+
+def _side(column: int) -> str:
+    return "right" if column else "left"
 
 
 def agent_html(agent: Agent) -> str:

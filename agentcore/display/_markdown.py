@@ -9,7 +9,13 @@ from typing import Any, Final
 
 from agentcore.display._text import visible
 
-__all__ = ["markdown_to_html", "without_html"]
+__all__ = ["CODE_STYLE", "markdown_to_html", "without_html"]
+
+CODE_STYLE: Final = (
+    "white-space:pre-wrap;overflow-wrap:anywhere;margin:.3em 0;padding:.4em .6em;max-height:24em;overflow:auto;"
+    "background:rgba(128,128,128,.1);border-radius:4px;font-size:.9em;line-height:1.35;font-family:monospace"
+)
+"""How everything looks that is shown as it is; it can be read without it, too."""
 
 _TAG_BEGINS: Final = re.compile(r"<(?=[A-Za-z/!?])")
 _FENCE: Final = re.compile(r"( {0,3})(`{3,}|~{3,})([^`\n]*)")
@@ -37,7 +43,13 @@ def _renderer() -> Any:
     # A picture would be fetched as soon as it is shown, which tells its server what the model put into the address.
     renderer = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable("image")
     renderer.add_render_rule("link_open", _link)
+    renderer.add_render_rule("fence", _code)
+    renderer.add_render_rule("code_block", _code)
     return renderer
+
+
+def _code(self: Any, tokens: Any, at: int, options: Any, environment: Any) -> str:
+    return f'<pre style="{CODE_STYLE}">{escape(tokens[at].content)}</pre>\n'
 
 
 def _link(self: Any, tokens: Any, at: int, options: Any, environment: Any) -> str:

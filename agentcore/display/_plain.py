@@ -72,26 +72,28 @@ class Spent:
     """Adds up what a run takes: turns, tokens, money, time."""
 
     def __init__(self) -> None:
-        self.turns = 0
-        self.usage = Usage(cost={})
-        self.began = monotonic()
+        self._turns = 0
+        self._usage: Usage | None = None
+        self._began = monotonic()
 
     def add_turn(self, message: AssistantMessage) -> None:
         """Count a response; the empty one that closes a stopped run is none."""
         if message.content or message.stop_reason != "aborted":
-            self.turns += 1
+            self._turns += 1
         self.add(message.usage)
 
     def add(self, usage: Usage | None) -> None:
-        """Count a response or a result."""
+        """Count what a response or a result reports."""
         if usage is not None:
-            self.usage += usage
+            self._usage = usage if self._usage is None else self._usage + usage
 
     def words(self) -> str:
         """Return it in words."""
-        cost = None if self.usage.cost is None else self.usage.cost.get("total")
-        turns = counted(self.turns, "turn")
-        return f"{usage_words(self.usage, cost)} · {turns} · {duration(monotonic() - self.began)}"
+        words = [counted(self._turns, "turn"), duration(monotonic() - self._began)]
+        if self._usage is not None:
+            cost = None if self._usage.cost is None else self._usage.cost.get("total")
+            words.insert(0, usage_words(self._usage, cost))
+        return " · ".join(words)
 
 
 class PlainView:

@@ -33,7 +33,7 @@ __all__ = ["CallState", "Entry", "Note", "RunProgress", "entries_of"]
 
 @attrs.define
 class CallState:
-    """A tool call: `state` is `waiting`, `running`, `done` or `failed`."""
+    """A tool call: `state` is `asked`, `waiting`, `running`, `done`, `failed` or `skipped`."""
 
     name: str
     args: Mapping[str, Any]

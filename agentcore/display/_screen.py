@@ -83,6 +83,10 @@ class Screen:
         rows = self.wrapped(line, self._size()[0]) if wrap else [line]
         self._printed += [self._rendered(row) + "\n" for row in rows]
 
+    def send(self, sequence: str) -> None:
+        """Send something to the terminal that shows nothing; only on the screen's thread."""
+        self._printed.append(sequence)
+
     def wrapped(self, line: Text, width: int) -> list[Text]:
         """Return a line broken between words into rows that fit."""
         return list(line.wrap(self._console, width)) or [line]

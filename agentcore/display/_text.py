@@ -107,12 +107,12 @@ def counted(number: int, what: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a length of time."""
+    """Return a length of time as one word, so that no line is broken inside it."""
     if seconds < 60:
-        return f"{seconds:.1f} s"
+        return f"{seconds:.1f}s"
     minutes, seconds = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{seconds:02} h" if hours else f"{minutes}:{seconds:02} min"
+    return f"{hours}h{minutes:02}m" if hours else f"{minutes}m{seconds:02}s"
 
 
 def usage_words(usage: Usage, cost: float | None) -> str:
@@ -148,8 +148,7 @@ def error_words(error: ErrorInfo | None) -> str:
     """Return what went wrong with a response, on one line."""
     if error is None:
         return "the response failed"
-    message = one_line(error.message).rstrip(".") or "the response failed"
-    return f"{message} ({error.kind.replace('_', ' ')})" if error.kind else message
+    return one_line(error.message).rstrip(".") or error.kind.replace("_", " ") or "the response failed"
 
 
 def compaction_words(event: CompactionEndEvent) -> str:

@@ -74,6 +74,9 @@ _TOGETHER: Final = (("lines", "note"),)  # a question and its answer, a list and
 _FENCE: Final = re.compile(r" {0,3}(```|~~~)")
 _LABEL_ROWS: Final = 3
 _TICKS_A_SECOND: Final = 10
+# Terminals that know this say where a pasted text begins and ends, so that its line feeds do not end lines.
+_PASTE_MARKS_ON: Final = "\x1b[?2004h"
+_PASTE_MARKS_OFF: Final = "\x1b[?2004l"
 
 
 class View(Protocol):
@@ -162,7 +165,7 @@ class LiveView:
 
         `apart` leaves a blank line above it.
         """
-        self._screen.post(partial(setattr, self, "_typing", _Input(mark, text, cursor, hint, apart)))
+        self._screen.post(partial(self._show_typing, _Input(mark, text, cursor, hint, apart)))
 
     def asks(self, tool_call_id: str, asking: bool) -> None:
         """Leave a call out while a person is asked about it, and count its time from the answer on."""
@@ -170,7 +173,7 @@ class LiveView:
 
     def close(self) -> None:
         """Show what is left, and let go of the terminal."""
-        self._screen.post(self._end_partial)
+        self._screen.post(self._end)
         self._screen.close()
 
     # --- events, on the screen's thread -----------------------------------------------------------------------------
@@ -256,6 +259,16 @@ class LiveView:
         if words is not None:
             self._note(words, "yellow")
         self._note(self._spent.words(), "dim")
+
+    def _show_typing(self, typing: _Input) -> None:
+        if self._typing is None:
+            self._screen.send(_PASTE_MARKS_ON)
+        self._typing = typing
+
+    def _end(self) -> None:
+        self._end_partial()
+        if self._typing is not None:
+            self._screen.send(_PASTE_MARKS_OFF)
 
     def _asks(self, tool_call_id: str, asking: bool, at: float) -> None:
         call = self._calls.get(tool_call_id)
@@ -348,7 +361,7 @@ class LiveView:
             return Frame(rows[-(height - 1) :], None, moving)
         if self._typing.apart and self._last_kind:
             rows.append(self._text(""))
-        typed, (row_number, column) = self._typed_rows(self._typing, width)
+        typed, (row_number, column) = self._typed_rows(self._typing, width, max(1, height - 1))
         room = max(0, height - 1 - len(typed))
         above = rows[-room:] if room else []
         return Frame([*above, *typed], (len(above) + row_number, column), moving)
@@ -374,7 +387,7 @@ class LiveView:
 
         return [self._text(part, style) for part in chop_cells(line, width)] or [self._text("")]
 
-    def _typed_rows(self, typing: _Input, width: int) -> tuple[list[Text], tuple[int, int]]:
+    def _typed_rows(self, typing: _Input, width: int, most: int) -> tuple[list[Text], tuple[int, int]]:
         from rich.cells import cell_len
 
         before = typing.mark + one_cell_each(typing.text[: typing.cursor])
@@ -385,8 +398,10 @@ class LiveView:
         if not typing.text and typing.hint:
             rows[0].append(typing.hint, "dim")
             rows[0].truncate(width - 1, overflow="ellipsis")
-        place = self._chopped(before, width - 1, "") if before else [self._text("")]
-        return rows, (len(place) - 1, cell_len(place[-1].plain))
+        place = self._chopped(before, width - 1, "")
+        row, column = len(place) - 1, cell_len(place[-1].plain)
+        first = max(0, row - most + 1)
+        return rows[first : first + most], (row - first, column)
 
 
 def one_cell_each(text: str) -> str:
