@@ -43,7 +43,7 @@ LAYERS = [
         providers._connections providers._network_errors providers._request providers._http providers._replay
         providers.dialects providers._stop_reasons providers._call_matching providers._assembler providers._exchange
         providers._chat_reading providers._anthropic_reading providers._google_reading providers._responses_reading
-        providers._thinking_levels providers.catalog""",
+        providers._thinking_levels providers._tool_schema providers.catalog""",
     ),
     layer(
         6,

@@ -21,6 +21,7 @@ from agentcore.providers._exchange import Adapter, endpoint_url, exchange, with_
 from agentcore.providers._replay import IdRule, ReplayMessage, clean_text, replayable, written_once
 from agentcore.providers._request import merge_headers
 from agentcore.providers._thinking_levels import claude_thinking, nearest
+from agentcore.providers._tool_schema import object_schema
 
 __all__ = ["build_request", "read_stream", "stream"]
 
@@ -86,10 +87,8 @@ def build_request(model: Model, context: ModelContext, options: StreamOptions) -
 
 
 def _tool(tool: Any) -> dict[str, Any]:
-    parameters = tool.parameters
-    if parameters.get("type") != "object" or "properties" not in parameters:
-        parameters = {"properties": {}, **parameters, "type": "object"}
-    return {"name": tool.name, "description": clean_text(tool.description), "input_schema": parameters}
+    schema = object_schema(tool.parameters)
+    return {"name": tool.name, "description": clean_text(tool.description), "input_schema": schema}
 
 
 # --- thinking -------------------------------------------------------------------------------------------------------

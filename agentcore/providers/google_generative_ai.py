@@ -22,6 +22,7 @@ from agentcore.providers._google_reading import read_stream, read_whole
 from agentcore.providers._replay import IdRule, ReplayMessage, clean_text, replayable, written_once
 from agentcore.providers._request import merge_headers
 from agentcore.providers._thinking_levels import gemini_levels, gemini_version, nearest
+from agentcore.providers._tool_schema import object_schema
 
 __all__ = ["build_request", "read_stream", "stream"]
 
@@ -37,7 +38,7 @@ _IMAGES_IN_RESULTS = ("image/png", "image/jpeg", "image/webp")
 _BUDGETS = {"minimal": 512, "low": 2048, "medium": 8192, "high": 16_384, "xhigh": 24_576, "max": 24_576}
 _COMPAT = {"thinking", "body"}
 _STYLES = ("level", "budget", "none")
-_SAYS_MORE = ("$ref", "additionalProperties", "allOf", "anyOf", "oneOf", "patternProperties", "propertyNames")
+_OPEN = ("additionalProperties", "patternProperties", "propertyNames")
 
 
 def stream(model: Model, context: ModelContext, options: StreamOptions) -> Iterator[StreamEvent]:
@@ -80,11 +81,11 @@ def build_request(model: Model, context: ModelContext, options: StreamOptions) -
 
 def _tool(tool: Any) -> dict[str, Any]:
     declared = {"name": tool.name, "description": clean_text(tool.description)}
-    parameters = tool.parameters
-    # An object without properties is refused; without `parameters` the tool just takes none.
-    if parameters.get("properties") or any(parameters.get(keyword) for keyword in _SAYS_MORE):
+    schema = object_schema(tool.parameters)
+    # An object without properties is refused; a tool that declares no parameters just takes none.
+    if schema["properties"] or any(schema.get(keyword) for keyword in _OPEN):
         # The field for JSON schema as it is; `parameters` would refuse `$defs`, `const` and much else.
-        declared["parametersJsonSchema"] = {"type": "object", **parameters}
+        declared["parametersJsonSchema"] = schema
     return declared
 
 

@@ -24,6 +24,7 @@ from agentcore.providers._replay import IdRule, ReplayMessage, clean_text, repla
 from agentcore.providers._request import merge_headers
 from agentcore.providers._responses_reading import read_stream, read_whole
 from agentcore.providers._thinking_levels import nearest, openai_efforts
+from agentcore.providers._tool_schema import object_schema
 
 __all__ = ["build_request", "read_stream", "stream"]
 
@@ -76,14 +77,11 @@ def build_request(model: Model, context: ModelContext, options: StreamOptions) -
 
 
 def _tool(tool: Any) -> dict[str, Any]:
-    parameters = tool.parameters
-    if "properties" not in parameters or "type" not in parameters:
-        parameters = {"type": "object", "properties": {}, **parameters}
     return {
         "type": "function",
         "name": tool.name,
         "description": clean_text(tool.description),
-        "parameters": parameters,
+        "parameters": object_schema(tool.parameters),
         "strict": False,
     }
 

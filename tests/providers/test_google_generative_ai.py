@@ -91,16 +91,20 @@ def test_tools_are_sent_with_their_whole_schema_in_the_field_for_json_schema() -
         "additionalProperties": False,
     }
 
-    payload = build(tools=[tool(schema), tool({"anyOf": [{"required": ["a"]}]}, "either")])
+    payload = build(tools=[tool(schema), tool({"additionalProperties": {"type": "string"}}, "any")])
 
     assert payload["tools"] == [
         {
             "functionDeclarations": [
                 {"name": "read", "description": "Reads.", "parametersJsonSchema": schema},
                 {
-                    "name": "either",
+                    "name": "any",
                     "description": "Reads.",
-                    "parametersJsonSchema": {"type": "object", "anyOf": [{"required": ["a"]}]},
+                    "parametersJsonSchema": {
+                        "type": "object",
+                        "properties": {},
+                        "additionalProperties": {"type": "string"},
+                    },
                 },
             ]
         }
@@ -114,6 +118,7 @@ def test_tools_are_sent_with_their_whole_schema_in_the_field_for_json_schema() -
         {"type": "object"},
         {"type": "object", "properties": {}},
         {"type": "object", "properties": {}, "required": [], "additionalProperties": False, "title": "Nothing"},
+        {"anyOf": [{"type": "object"}]},
     ],
 )
 def test_a_tool_without_parameters_declares_none(schema: dict[str, Any]) -> None:
