@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
@@ -16,7 +15,12 @@ from agentcore._records import json_safe
 from agentcore.errors import MisuseError, SessionCorruptError
 from agentcore.messages import AgentMessage, CompactionSummaryMessage, message_from_dict
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 __all__ = ["Conversation", "ConversationRecord", "load_conversation", "save_conversation"]
+
+_logger = logging.getLogger("agentcore.agent")
 
 _TYPE, _VERSION = "agent", 1
 
@@ -37,7 +41,7 @@ class Conversation(Protocol):
         ...
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Log:
     """What is to be written, in order: what an earlier run could not write, then what the run adds.
 
@@ -93,14 +97,17 @@ class ConversationRecord:
         self._log = _Log(left, len(left), trying=log.trying - log.written)
         self._write()
 
-    def add(self, message: AgentMessage) -> None:
-        """Write a message that has come into the transcript."""
-        if self._session is not None:
-            self._log.messages.append(message)
+    def add(self, message: AgentMessage, added: Sequence[AgentMessage]) -> None:
+        """Write a message that has come into the transcript, the newest of those that the run has added."""
+        log = self._log
+        if self._session is not None and len(added) == len(log.messages) - log.earlier + 1:
+            log.messages.append(message)
             self._write()
+        else:
+            self.complete(added)  # an interrupt has kept some from getting here
 
     def complete(self, added: Iterable[AgentMessage]) -> None:
-        """Write what a run has added and an interrupt has kept from being written."""
+        """Write what a run has added, but for what has been written."""
         if self._session is None:
             return
         log = self._log
@@ -111,6 +118,13 @@ class ConversationRecord:
             else:
                 log.messages.append(message)
         self._write()
+
+    def end_run(self, added: Iterable[AgentMessage]) -> None:
+        """Do the same at the end of a run, which has failed already if something cannot be written."""
+        try:
+            self.complete(added)
+        except Exception as error:
+            _logger.error("a session could not be written, the next run tries again: %s", type(error).__name__)
 
     def _write(self) -> None:
         log, session = self._log, self._session
@@ -136,6 +150,9 @@ def _is_last(message: AgentMessage, messages: Sequence[AgentMessage]) -> bool:
 
 def save_conversation(path: str | Path, messages: Sequence[AgentMessage], system_prompt: str) -> None:
     """Write a conversation to a file as one piece: a crash leaves the old file or the new one."""
+    import tempfile  # on first use: importing the package must stay light
+    from pathlib import Path
+
     target = Path(os.path.realpath(path))
     data = {
         "type": _TYPE,
@@ -159,7 +176,8 @@ def save_conversation(path: str | Path, messages: Sequence[AgentMessage], system
 
 def load_conversation(path: str | Path) -> dict[str, Any]:
     """Return what `save_conversation` wrote, as options of an agent; raises `SessionCorruptError` for anything else."""
-    text = Path(path).read_text("utf-8", errors="replace")
+    with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - without importing pathlib
+        text = file.read()
     try:
         data = json.loads(text)
         if not isinstance(data, dict) or data.get("type") != _TYPE:

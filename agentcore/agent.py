@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from threading import get_ident
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from agentcore._agent_run import AgentRun, AgentState, AgentStatus, busy_error
 from agentcore._agent_settings import AgentSettings, Setting
@@ -35,6 +34,9 @@ from agentcore.messages import AgentMessage, AssistantMessage, CompactionSummary
 from agentcore.models import Model, ThinkingLevel
 from agentcore.streams import EventStream
 from agentcore.tools import AgentTool, ToolExecutionMode
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["Agent", "Listener", "allow", "deny", "replace"]
 
@@ -352,18 +354,15 @@ class Agent(Displayed):
 
     def _release(self, record: AgentRun) -> None:
         """Leave the agent idle, if `record` has the claim; once more does no harm."""
-        try:
-            if self._claims.get(_RUN) is record:
-                self._record.complete(record.added)
-        finally:
-            if self._claims.get(_RUN) is record:
-                self._steering.settle(record.added)
-                self._follow_ups.settle(record.added)
-                record.leave()
-                self._claims.pop(_RUN, None)
-            record.interrupts.give_back()
-            record.controller.close()
-            record.ended.abort("ended")
+        if self._claims.get(_RUN) is record:
+            self._record.end_run(record.added)
+            self._steering.settle(record.added)
+            self._follow_ups.settle(record.added)
+            record.leave()
+            self._claims.pop(_RUN, None)
+        record.interrupts.give_back()
+        record.controller.close()
+        record.ended.abort("ended")
 
     def _replace_messages(self, messages: Sequence[AgentMessage], what: str, first: Step | None = None) -> None:
         record = AgentRun()
@@ -479,7 +478,7 @@ class Agent(Displayed):
         """Take an event in, and tell it to the listeners and to the stream."""
         record.take(event)
         if type(event) is MessageEndEvent:
-            self._record.add(event.message)
+            self._record.add(event.message, record.added)
         assert record.run is not None
         self._listeners.tell(event, record.run.signal, record.logged)
         if record.forward is None:

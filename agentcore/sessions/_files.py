@@ -6,6 +6,7 @@ import errno
 import os
 import re
 import stat
+from io import FileIO
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -56,7 +57,7 @@ class SessionFile:
         self.path = path
         self.durable = durable
         self.ends_whole = True
-        self._fd: int | None = None
+        self._file: FileIO | None = None
         self._lock: Any = None
         self._owner = os.getpid()
 
@@ -100,7 +101,7 @@ class SessionFile:
         file = cls(path, durable=durable)
         try:
             file._acquire()
-            fd = file._open(_FLAGS)
+            fd = file._open(_FLAGS).fileno()
             with os.fdopen(fd, "rb", closefd=False) as content:
                 loaded = _loaded(path, content)
         except BaseException:
@@ -130,19 +131,21 @@ class SessionFile:
                 f"{self.path} is open for writing elsewhere; close it there, or `Session.read` it"
             ) from None
 
-    def _open(self, flags: int) -> int:
-        fd = self._fd = os.open(self.path, flags, _OWNER_ONLY)
-        _check_is_regular(self.path, os.fstat(fd).st_mode)
-        return fd
+    def _open(self, flags: int) -> FileIO:
+        # An object that closes itself when it is dropped, without a line of Python that Ctrl-C could get lost in.
+        file = self._file = FileIO(os.open(self.path, flags, _OWNER_ONLY), "r+")
+        _check_is_regular(self.path, os.fstat(file.fileno()).st_mode)
+        return file
 
     def size(self) -> int:
         """Return the length in bytes."""
-        assert self._fd is not None
-        return os.fstat(self._fd).st_size
+        assert self._file is not None
+        return os.fstat(self._file.fileno()).st_size
 
     def write(self, lines: bytes) -> None:
         """Append whole lines; what a failure leaves of them is a torn line, and the next one begins after it."""
-        if self._fd is None:
+        file = self._file
+        if file is None:
             raise SessionError(f"{self.path} is not open for writing")
         if os.getpid() != self._owner:
             raise SessionError(
@@ -151,16 +154,16 @@ class SessionFile:
         rest = memoryview(lines if self.ends_whole else b"\n" + lines)
         self.ends_whole = False
         while rest:
-            rest = rest[os.write(self._fd, rest) :]
+            rest = rest[file.write(rest) :]
         self.ends_whole = True
         if self.durable:
-            os.fsync(self._fd)
+            os.fsync(file.fileno())
 
     def close(self) -> None:
         """Close the file and let others write; once more does no harm."""
-        fd, self._fd = self._fd, None
-        if fd is not None:
-            os.close(fd)
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
         lock, self._lock = self._lock, None
         if lock is not None:
             lock.release()

@@ -234,11 +234,6 @@ class Session:
     ) -> None:
         self.close()
 
-    def __del__(self) -> None:
-        file = getattr(self, "_file", None)
-        if file is not None:
-            file.close()
-
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise TypeError("a Session holds an open file and cannot be pickled or copied; open its file there")
 

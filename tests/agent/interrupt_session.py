@@ -102,6 +102,13 @@ def interrupted_at(name: str, at: int, folder: Path) -> tuple[SessionInterrupter
     return interrupter, problems
 
 
+def go_on(agent: Agent) -> None:
+    if agent.pending_calls:
+        agent.resume({})
+    if "after" not in said(agent):
+        agent.prompt("after")
+
+
 def disorder(agent: Agent, session: Session) -> list[str]:
     """Return what is wrong with an agent and its session after a run that may have been interrupted."""
     if not agent.wait_for_idle(SECONDS_UNTIL_STUCK / 2):
@@ -109,9 +116,10 @@ def disorder(agent: Agent, session: Session) -> list[str]:
     agent.prepare_next_turn = None
     problems = []
     try:
-        if agent.pending_calls:
-            agent.resume({})
-        agent.prompt("after")
+        try:
+            go_on(agent)
+        except OSError:  # it was interrupted before the disk was full
+            go_on(agent)
     except Exception as error:
         return [f"it cannot go on: {error!r}"]
     problems += transcript_problems(agent.messages)

