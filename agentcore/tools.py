@@ -5,10 +5,10 @@ from __future__ import annotations
 import copy
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, ClassVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, TypeVar, overload
 
 import attrs
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AgentTool",
     "AgentToolResult",
+    "FunctionTool",
     "OnUpdate",
     "ToolCallContext",
     "ToolExecute",
@@ -32,6 +33,10 @@ __all__ = [
     "check_unique_names",
     "tool",
 ]
+
+
+Parameters = ParamSpec("Parameters")
+Returned = TypeVar("Returned")
 
 
 class ToolExecutionMode(str, Enum):
@@ -186,8 +191,29 @@ class ToolCallContext(Record):
     on_update: OnUpdate
 
 
+@attrs.frozen(eq=False, repr=False)
+class FunctionTool(AgentTool, Generic[Parameters, Returned]):
+    """A tool made of a function: `function`, which calling the tool calls too, as if it were none."""
+
+    function: Callable[Parameters, Returned] = attrs.field(kw_only=True)
+
+    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
+        return self.function(*args, **kwargs)
+
+
 @overload
-def tool(function: Callable[..., Any], /) -> AgentTool: ...
+def tool(
+    function: Callable[Parameters, Returned],
+    /,
+    *,
+    name: str | None = None,
+    label: str | None = None,
+    description: str | None = None,
+    execution_mode: ToolExecutionMode | str | None = None,
+    context: Any = None,
+    timeout: float | None = None,
+    exclusive: str | None = None,
+) -> FunctionTool[Parameters, Returned]: ...
 @overload
 def tool(
     *,
@@ -198,31 +224,54 @@ def tool(
     context: Any = None,
     timeout: float | None = None,
     exclusive: str | None = None,
-) -> Callable[[Callable[..., Any]], AgentTool]: ...
-def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Make a tool of a function: `@tool`, `@tool(name=…, timeout=…)`, or `tool(function)`.
+) -> Callable[[Callable[Parameters, Returned]], FunctionTool[Parameters, Returned]]: ...
+def tool(
+    function: Any = None,
+    /,
+    *,
+    name: str | None = None,
+    label: str | None = None,
+    description: str | None = None,
+    execution_mode: ToolExecutionMode | str | None = None,
+    context: Any = None,
+    timeout: float | None = None,
+    exclusive: str | None = None,
+) -> Any:
+    """Make a tool of a function: `@tool`, `@tool(name=…, timeout=…)`, or `tool(function, name=…)`.
 
-    The schema comes from the annotations (plain types, `Optional`, unions, `Literal`, enums, lists, dicts, tuples,
-    dataclasses, attrs classes, `TypedDict`, `Annotated[int, "what it is"]`), the descriptions from the docstring
-    (Google, NumPy or Sphinx style). Arguments arrive as the annotated types. Parameters annotated `AbortSignal`,
-    `OnUpdate` or `ToolCallContext` are filled in and not shown to the model. The function may return text, blocks, an
-    `AgentToolResult`, or data, which the model gets as JSON.
+    The schema comes from the annotations (plain types, `Optional`, unions, `Literal`, enums, lists, sets, tuples,
+    dicts, dataclasses, attrs classes, named tuples, `TypedDict`, paths, dates, `Annotated[int, "what it is"]`), the
+    descriptions from the docstring (Google, NumPy or Sphinx style). Arguments arrive as the annotated types; what a
+    model gives beyond the parameters is left out. Parameters annotated `AbortSignal`, `OnUpdate` or `ToolCallContext`
+    are filled in and not shown to the model. The function may return text, blocks, an `AgentToolResult`, or data,
+    which the model gets as JSON. The tool can still be called as the function.
 
-    Raises `TypeError` naming the parameter for what cannot be expressed.
+    Raises `TypeError`, naming the parameter, for what cannot be expressed.
     """
-    if function is not None:
-        return _function_tool(function, options)
-    return lambda decorated: _function_tool(decorated, options)
+    given = {
+        "name": name,
+        "label": label,
+        "description": description,
+        "execution_mode": execution_mode,
+        "context": context,
+        "timeout": timeout,
+        "exclusive": exclusive,
+    }
+    options = {key: value for key, value in given.items() if value is not None}
+    if function is None:
+        return lambda decorated: _function_tool(decorated, options)
+    return _function_tool(function, options)
 
 
-def _function_tool(function: Callable[..., Any], options: dict[str, Any]) -> AgentTool:
+def _function_tool(function: Any, options: Mapping[str, Any]) -> AgentTool:
     from agentcore._signature import signature_of
     from agentcore.abort import AbortSignal as Signal
 
-    if not callable(function):
-        raise TypeError(f"`tool` takes a function, not {type(function).__name__}")
     if isinstance(function, AgentTool):
-        raise TypeError(f"{function!r} is a tool already")
+        raise TypeError(f"{function!r} is a tool already; `attrs.evolve` makes another of it")
+    if isinstance(function, type) or not callable(function):
+        what = f"the class `{function.__name__}`" if isinstance(function, type) else type(function).__name__
+        raise TypeError(f"`tool` takes a function, not {what}")
     signature = signature_of(function, (Signal, OnUpdate, ToolCallContext))
 
     def execute(
@@ -231,20 +280,24 @@ def _function_tool(function: Callable[..., Any], options: dict[str, Any]) -> Age
         call = ToolCallContext(tool_call_id, context, signal, on_update)
         return _as_output(signature.call(params, {Signal: signal, OnUpdate: on_update, ToolCallContext: call}))
 
-    chosen = {key: value for key, value in options.items() if value is not None}
-    name = chosen.pop("name", signature.name)
-    description = chosen.pop("description", signature.description)
-    label = chosen.pop("label", name)
-    return AgentTool(name, label, description, signature.schema, execute, **chosen)
+    name = options.get("name", signature.name)
+    if name == "<lambda>":
+        raise TypeError("a lambda has no name that a model could call it by: `tool(function, name=…)`")
+    texts = {"name": name, "label": name, "description": signature.description}
+    fields = {**texts, "parameters": signature.schema, "execute": execute, "function": function, **options}
+    return FunctionTool(**fields)
 
 
 def _as_output(value: Any) -> Any:
-    """Return what a function gave as a tool may give it: data becomes JSON."""
+    """Return what a function gave as a tool may give it: data becomes JSON, but for what is a text in JSON."""
+    if isinstance(value, Iterator):
+        value = list(value)
     if value is None or isinstance(value, (str, AgentToolResult, CoroutineType)) or is_block(value):
         return value
-    if isinstance(value, (list, tuple)) and value and all(is_block(item) for item in value):
-        return value
-    return json.dumps(json_safe(value), ensure_ascii=False)
+    if isinstance(value, (list, tuple)) and any(map(is_block, value)):
+        return [TextContent(item) if isinstance(item, str) else item for item in value]
+    data = json_safe(value)
+    return data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
 
 
 def check_unique_names(tools: Iterable[AgentTool | Callable[..., Any]]) -> tuple[AgentTool, ...]:

@@ -90,8 +90,12 @@ def live_threads_of_ours() -> set[threading.Thread]:
 def threads_left_behind(before: set[threading.Thread], seconds: float) -> list[str]:
     """Return the sorted names of threads that are not in `before` and still live after up to `seconds`."""
     deadline = time.monotonic() + seconds
-    for thread in live_threads_of_ours() - before:
-        thread.join(max(0.0, deadline - time.monotonic()))
+    while (left := live_threads_of_ours() - before) and time.monotonic() < deadline:
+        for thread in left:
+            try:
+                thread.join(max(0.0, deadline - time.monotonic()))
+            except RuntimeError:  # another thread is about to start it: it is listed already, but cannot be joined yet
+                time.sleep(0.001)
     return sorted(thread.name for thread in live_threads_of_ours() - before)
 
 

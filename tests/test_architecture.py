@@ -33,7 +33,11 @@ ROOT = "__init__"
 LAYERS = [
     layer(0, "values", "_keys _displayed _records content errors messages models partial events"),
     layer(1, "primitives", "_workers _scope abort streams"),
-    layer(2, "contracts", "_problems _coercion _signature _arguments tools convert tokens config"),
+    layer(
+        2,
+        "contracts",
+        "_problems _coercion _docstrings _annotations _shapes _signature _arguments tools convert tokens config",
+    ),
     layer(3, "loop", "_tool_calls _tool_workers _tool_batch _run _response loop"),
     layer(4, "front", "_queues _prompts _resume _interrupts _listeners _conversation _agent_settings _agent_run agent"),
     layer(
@@ -104,8 +108,7 @@ ON_FIRST_USE = {
     "urllib3": {"providers._http", "providers._connections", "providers._network_errors"},
     "jsonschema": {"_arguments"},
     "referencing": {"_arguments"},
-    "cattrs": {"_signature", "tools"},
-    "docstring_parser": {"_signature", "tools"},
+    "docstring_parser": {"_docstrings"},
     "filelock": {"sessions._files"},
     "markdown_it": {"display._markdown"},
     "rich": {"display._screen", "display.terminal"},

@@ -158,9 +158,9 @@ def test_one_tool_twice_is_refused_too() -> None:
         check_unique_names([tool, tool])
 
 
-@pytest.mark.parametrize("stranger", [None, read, "read", {"name": "read"}])
+@pytest.mark.parametrize("stranger", [None, dict, "read", {"name": "read"}])
 def test_what_is_no_tool_is_refused(stranger: Any) -> None:
-    with pytest.raises(TypeError, match=f"`tools` holds `AgentTool`s, not {type(stranger).__name__}"):
+    with pytest.raises(TypeError, match=f"`tools` holds `AgentTool`s and functions, not {type(stranger).__name__}"):
         check_unique_names([tool_named("read"), stranger])
 
 
