@@ -93,7 +93,7 @@ class Agent(Displayed):
         model: Model | str,
         *,
         system_prompt: str = "",
-        tools: Iterable[AgentTool] = (),
+        tools: Iterable[AgentTool | Callable[..., Any]] = (),
         messages: Iterable[AgentMessage] = (),
         thinking_level: ThinkingLevel | str | None = None,
         tool_execution: ToolExecutionMode | str | None = None,
