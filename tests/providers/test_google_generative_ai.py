@@ -461,6 +461,10 @@ def test_building_a_request_changes_nothing_that_was_given() -> None:
     assert schema == {"properties": {"a": {}}}
 
 
+def test_an_image_of_the_models_own_goes_back_to_it() -> None:
+    assert sent(UserMessage("draw"), by(NEW, IMAGE))[1]["parts"] == [IMAGE_PART]
+
+
 # --- responses ---
 
 
@@ -545,6 +549,12 @@ def test_stop_reasons(reason: str, stop_reason: str, kind: str | None) -> None:
     if kind is not None:
         assert reason in str(message.error_message)
         assert "because" in str(message.error_message)
+
+
+def test_a_reason_needs_no_explanation() -> None:
+    assert read(candidate(finish="SAFETY")).error == ErrorInfo(
+        "content_filter", "the provider's filter or the model itself ended the response: SAFETY"
+    )
 
 
 def test_a_reason_to_finish_is_not_the_end_and_the_last_one_counts() -> None:
