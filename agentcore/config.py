@@ -51,7 +51,7 @@ def _given_results(results: Iterable[ToolResultMessage]) -> tuple[ToolResultMess
     return tuple(results)
 
 
-def _tools(tools: Iterable[AgentTool] | None) -> tuple[AgentTool, ...]:
+def _tools(tools: Iterable[AgentTool | Callable[..., Any]] | None) -> tuple[AgentTool, ...]:
     return () if tools is None else check_unique_names(tools)
 
 
