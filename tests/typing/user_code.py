@@ -13,6 +13,7 @@ from agentcore import (
     AbortSignal,
     AfterToolCallContext,
     AfterToolCallResult,
+    Agent,
     AgentContext,
     AgentEndEvent,
     AgentLoopConfig,
@@ -43,6 +44,7 @@ from agentcore import (
     ThinkingContent,
     ThinkingLevel,
     ToolCall,
+    ToolCallContext,
     ToolExecutionEndEvent,
     ToolResultMessage,
     Usage,
@@ -54,9 +56,10 @@ from agentcore import (
     run_agent_loop_continue,
     stream_response,
 )
+from agentcore import tool as as_tool
 from agentcore.config import StreamFn
 from agentcore.events import AgentEvent, StreamEvent
-from agentcore.tools import OnUpdate
+from agentcore.tools import FunctionTool, OnUpdate
 
 # --- a tool ---
 
@@ -80,6 +83,38 @@ tool = AgentTool("look", "Look", "Looks at a file.", schema, look, timeout=5.0, 
 AgentTool("look", "Look", "Looks at a file.", schema, too_few_arguments)  # type: ignore[arg-type]
 AgentTool("look", "Look", "Looks at a file.", schema, look, timeout="5")  # type: ignore[arg-type]
 tool.name = "other"  # type: ignore[misc]
+
+
+# --- functions as tools ---
+
+
+@as_tool
+def search(query: str, call: ToolCallContext, limit: int = 5) -> list[str]:
+    assert_type(call.signal, AbortSignal)
+    call.on_update("searching")
+    return [query] * limit
+
+
+@as_tool(name="count", timeout=5, execution_mode="sequential", exclusive="disk", context={"a": 1})
+def count_words(text: str) -> int:
+    return len(text.split())
+
+
+def plain(text: str) -> str:
+    return text
+
+
+as_an_agent_tool: AgentTool = search
+a_function_tool: FunctionTool[[str], int] = count_words
+assert_type(count_words("two words"), int)
+assert_type(as_tool(plain, name="other")("text"), str)
+assert_type(as_tool(plain).function("text"), str)
+count_words(5)  # type: ignore[arg-type]
+as_tool(5)  # type: ignore[call-overload]
+as_tool(nmae="count")  # type: ignore[call-overload]
+Agent("openai/some-model", tools=[search, count_words, plain, tool])
+AgentContext("", [], [search, plain, tool])
+Agent("openai/some-model", tools=["search"])  # type: ignore[list-item]
 
 
 # --- hooks ---
