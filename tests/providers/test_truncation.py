@@ -74,7 +74,7 @@ def test_a_body_that_ends_early_at_any_byte_is_an_error_that_keeps_what_came(wir
 def test_a_call_that_was_cut_off_keeps_its_raw_text_and_no_arguments_are_made_of_it(wire: Wire) -> None:
     body, end = body_and_end(wire)
     seen = set()
-    for at in range(end):
+    for at in range(0, end, 3):
         for call in message_of(wire.events(body[:at])).tool_calls:
             if call.partial_json is not None:
                 assert RAW.startswith(call.partial_json) or wire is GOOGLE
