@@ -39,7 +39,7 @@ def _text(message: UserMessage) -> str:
 def _in_memory(messages: Sequence[AgentMessage]) -> list[Exchange]:
     begins = [at for at, message in enumerate(messages) if isinstance(message, UserMessage)]
     found = []
-    for begin, end in zip(begins, [*begins[1:], len(messages)], strict=True):
+    for begin, end in zip(begins, [*begins, len(messages)][1:], strict=True):
         message = messages[begin]
         assert isinstance(message, UserMessage)
         found.append(Exchange(text=_text(message), end=end))

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
+from importlib.util import find_spec
 from queue import Empty
 from typing import Any, Final, TextIO
 
@@ -96,7 +97,12 @@ class CommandLine:
     def _open_view(self, as_json: bool, live: bool) -> View:
         if as_json:
             return _JsonView(sys.stdout, sys.stderr)
-        return LiveView(sys.stdout, self._output_gone) if live else PlainView(sys.stdout, sys.stderr)
+        if live:
+            return LiveView(sys.stdout, self._output_gone)
+        view = PlainView(sys.stdout, sys.stderr)
+        if sys.stdout.isatty() and find_spec("rich") is None:
+            view.note("This is plain text: pip install 'agentcore-loop[cli]' adds colours and tool calls that live.")
+        return view
 
     def _read_lines(self, live: bool) -> Keyboard | PlainLines | None:
         """Begin to read what is typed, if this process has the terminal to itself."""

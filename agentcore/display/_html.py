@@ -129,14 +129,14 @@ def _call(call: CallState) -> str:
     clock = call.took
     if call.state == "running" and call.began is not None:
         clock = monotonic() - call.began
-    label = shortened_line(call_words(call.name, call.args), _LONGEST_LABEL)
-    name, _, rest = label.partition(" ")
+    name, _, rest = shortened_line(call_words(call.name, call.args), _LONGEST_LABEL).partition(" ")
     took = f" · {duration(clock)}" if clock is not None else ""
     worth_seeing = diff_of(call.details) or any(isinstance(block, ImageContent) for block in call.content)
     is_open = " open" if worth_seeing or call.state in ("running", "failed") else ""
+    label = f"<b>{escape(name)}</b>" + (f" <code>{escape(rest)}</code>" if rest else "")
     summary = (
-        f'<summary style="cursor:pointer"><span style="color:{colour}" title="{words}">{mark}</span> <b>{escape(name)}</b> '
-        f'<code>{escape(rest)}</code> <span style="{_FAINT}">{words}{took}</span></summary>'
+        f'<summary style="cursor:pointer"><span style="color:{colour}" title="{words}">{mark}</span> {label} '
+        f'<span style="{_FAINT}">{words}{took}</span></summary>'
     )
     parts = [_arguments(call.args), *_result_parts(call.content, call.details, call.state == "failed")]
     body = "\n".join(part for part in parts if part)
@@ -152,7 +152,7 @@ def _thinking(block: ThinkingContent) -> str:
     )
 
 
-def _block(block: ContentBlock, calls: Mapping[str, CallState], state: str) -> str:
+def _block(block: ContentBlock, calls: Mapping[str, CallState]) -> str:
     match block:
         case TextContent():
             return markdown_to_html(block.text) if block.text.strip() else ""
@@ -161,7 +161,7 @@ def _block(block: ContentBlock, calls: Mapping[str, CallState], state: str) -> s
         case ImageContent():
             return _image(block)
         case ToolCall():
-            return _call(calls.get(block.id) or CallState(block.name, block.arguments, state))
+            return _call(calls.get(block.id) or CallState(block.name, block.arguments))
         case _:
             return _faint(content_text([block]))
 
@@ -186,9 +186,7 @@ def _entry(entry: Entry) -> str:
 
 def _message(message: Any, calls: Mapping[str, CallState]) -> str:
     if isinstance(message, (AssistantMessage, PartialMessage)):
-        # The calls of a response that failed are never run.
-        state = "skipped" if message.stop_reason in ("error", "aborted") else "waiting"
-        return "\n".join(filter(None, [*(_block(block, calls, state) for block in message.content), _failure(message)]))
+        return "\n".join(filter(None, [*(_block(block, calls) for block in message.content), _failure(message)]))
     if isinstance(message, CustomMessage) and not message.display:
         return ""
     if isinstance(message, (UserMessage, CustomMessage)):

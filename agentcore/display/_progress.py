@@ -55,7 +55,7 @@ class Entry:
     @property
     def is_final(self) -> bool:
         """Whether nothing about it will change any more."""
-        over = all(call.state in ("done", "failed") for call in self.calls.values())
+        over = all(call.state in ("done", "failed", "skipped") for call in self.calls.values())
         return over and not isinstance(self.message, PartialMessage)
 
 
@@ -124,8 +124,8 @@ class RunProgress:
         if isinstance(message, AssistantMessage):
             self.spent.add_turn(message)
             entry = self._latest()
-            if entry is not None and message.stop_reason not in ("error", "aborted"):
-                entry.calls = {call.id: CallState(call.name, call.arguments) for call in message.tool_calls}
+            if entry is not None:
+                entry.calls = _calls_of(message)
 
     def _latest(self) -> Entry | None:
         return next((item for item in reversed(self.items) if isinstance(item, Entry)), None)
@@ -154,6 +154,12 @@ class RunProgress:
         self.items.append(Note(" · ".join(filter(None, [words and words.rstrip("."), self.spent.words()]))))
 
 
+def _calls_of(message: AssistantMessage) -> dict[str, CallState]:
+    # The calls of a response that failed are never run.
+    state = "skipped" if message.stop_reason in ("error", "aborted") else "waiting"
+    return {call.id: CallState(call.name, call.arguments, state) for call in message.tool_calls}
+
+
 def entries_of(messages: Iterable[AgentMessage]) -> list[Entry]:
     """Return the messages of a conversation, each with its calls and their results."""
     entries: list[Entry] = []
@@ -167,8 +173,7 @@ def entries_of(messages: Iterable[AgentMessage]) -> list[Entry]:
                 call.state = "failed" if message.is_error else "done"
                 call.content, call.details = message.content, message.details
         elif isinstance(message, AssistantMessage):
-            calls = {call.id: CallState(call.name, call.arguments) for call in message.tool_calls}
-            entries.append(Entry(message, calls))
+            entries.append(Entry(message, _calls_of(message)))
         else:
             entries.append(Entry(message))
     return entries

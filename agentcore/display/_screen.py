@@ -6,6 +6,8 @@ thread calls it and draws. So an interrupt of the main thread never tears a draw
 
 from __future__ import annotations
 
+import io
+import logging
 import os
 from collections.abc import Callable, Sequence
 from queue import Empty
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 __all__ = ["Frame", "Screen"]
+
+_logger = logging.getLogger("agentcore.display")
 
 _SECONDS_A_FRAME: Final = 0.04
 _SECONDS_A_TICK: Final = 0.1
@@ -61,7 +65,10 @@ class Screen:
         self._file = file
         self._frame = frame
         self._on_failure = on_failure
-        self._console = Console(file=file, highlight=False, markup=False, emoji=False, soft_wrap=True)
+        # It only renders: what is written, and when, is decided here.
+        self._console = Console(
+            file=io.StringIO(), force_terminal=True, highlight=False, markup=False, emoji=False, soft_wrap=True
+        )
         self._jobs: Mailbox[Callable[[], object] | None] = Mailbox()
         self._closed = AbortController()
         self._printed: list[str] = []
@@ -117,7 +124,10 @@ class Screen:
                 return True
             if job is None:
                 return False
-            job()
+            try:
+                job()
+            except Exception:  # one thing that cannot be shown must not keep all others from being seen
+                _logger.exception("something could not be shown")
             # More may be on its way: what comes within a frame is drawn at once.
             timeout = max(0.0, drawn_at + _SECONDS_A_FRAME - monotonic())
 
