@@ -579,6 +579,44 @@ def test_progress_that_arrives_while_its_call_ends_never_follows_the_end():
     assert played.lines[6:10] == ["call c1 w {}", "done c1: ok", "start result c1: ok", "end result c1: ok"]
 
 
+def test_a_listener_that_fails_at_the_last_moment_of_a_batch_still_ends_the_run():
+    class Broken(Exception):
+        pass
+
+    hall = Hall("c2")
+    reports: dict[str, Any] = {}
+
+    def execute(call_id: str, params: Any, signal: Any, on_update: Any, context: Any) -> str:
+        reports[call_id] = on_update
+        return hall.execute(call_id, params, signal, on_update, context)
+
+    def first(*rest: Any) -> str:
+        hall.gates["c2"].wait_reached()
+        return "ok"
+
+    def after(context: Any, signal: Any) -> None:
+        if context.tool_call.id == "c1":
+            reports["c2"]("from the hook, on the loop's thread")
+            wait_until_recorded(run, "c2")  # the failure has aborted the run, which lets the call go
+
+    def emit(event: Any) -> None:
+        if isinstance(event, ToolExecutionUpdateEvent):
+            raise Broken
+
+    added: list[Any] = []
+    model = scripted(reply(call("first", id="c1"), call("w", id="c2")), "never")
+    config = AgentLoopConfig(model=scripted_model(), after_tool_call=after, abort_grace=PATIENCE)
+    context = AgentContext(tools=[tool("first", first), tool("w", execute)])
+    run = new_run(context, config, emit, None, model, added)
+    with pytest.raises(Broken):
+        drive(run, [UserMessage("hi")])
+    assert [(message.role, message.tool_call_id) for message in added[2:]] == [
+        ("toolResult", "c1"),
+        ("toolResult", "c2"),
+    ]
+    assert len(model.requests) == 1
+
+
 # --- names that only one call may hold ------------------------------------------------------------------------------
 
 
