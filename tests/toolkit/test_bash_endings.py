@@ -1,5 +1,6 @@
 """How commands end: by themselves, with children in the background, by timeout, abort, Ctrl-C, and with the interpreter."""
 
+import gc
 import os
 import signal as signals
 import subprocess
@@ -82,11 +83,11 @@ def test_a_timeout_ends_the_whole_group_and_keeps_the_output(use, text_of, ends,
     script = tmp_path / "script.sh"
     script.write_text("python3 -c 'import os, time; print(os.getpid(), flush=True); time.sleep(300)'\n")
 
-    result = use(create_bash_tool(), command=f"echo start; sh {script}; echo never", timeout=1)
+    result = use(create_bash_tool(), command=f"echo start; sh {script}; echo never", timeout=3)
 
     lines = text_of(result).splitlines()
     assert lines[0] == "start"
-    assert "took longer than 1 s" in lines[-1]
+    assert "took longer than 3 s" in lines[-1]
     assert "never" not in lines
     assert (result.is_error, result.details.timed_out, result.details.aborted) == (True, True, False)
     assert ends(int(lines[1]))
@@ -94,7 +95,7 @@ def test_a_timeout_ends_the_whole_group_and_keeps_the_output(use, text_of, ends,
 
 def test_what_ignores_being_asked_is_killed(use, text_of, ends, appears, tmp_path: Path) -> None:
     pids = tmp_path / "pid"
-    result = use(create_bash_tool(), command=f"({STUBBORN.format(pids)}) & {STUBBORN.format(pids)}", timeout=0.5)
+    result = use(create_bash_tool(), command=f"({STUBBORN.format(pids)}) & {STUBBORN.format(pids)}", timeout=2)
 
     assert result.details.timed_out
     assert result.details.exit_code == -signals.SIGKILL
@@ -108,7 +109,7 @@ def test_what_ignores_being_asked_is_killed_though_the_shell_and_its_output_have
     pid = tmp_path / "pid"
     command = f"({STUBBORN.format(pid).replace('$$', '$BASHPID')}) >/dev/null 2>&1 & sleep 300"
     if how == "timeout":
-        assert use(create_bash_tool(), command=command, timeout=0.5).details.timed_out
+        assert use(create_bash_tool(), command=command, timeout=2).details.timed_out
     else:
         result, _ = run_and_abort(use, command, lambda: appears(pid))
         assert result.details.aborted
@@ -119,7 +120,7 @@ def test_what_ignores_being_asked_is_killed_though_the_shell_and_its_output_have
 def test_what_wants_to_clean_up_has_the_time(use, text_of, tmp_path: Path) -> None:
     tool = create_bash_tool(BashToolOptions(cwd=tmp_path))
     result = use(
-        tool, command="trap 'echo cleaning; touch cleaned; exit 9' TERM; while :; do sleep 0.02; done", timeout=0.3
+        tool, command="trap 'echo cleaning; touch cleaned; exit 9' TERM; while :; do sleep 0.02; done", timeout=2
     )
 
     assert (tmp_path / "cleaned").exists()
@@ -145,13 +146,13 @@ def test_a_timeout_does_not_wait_for_what_has_left_the_group(use, text_of, ends,
     # `setsid` puts the child out of reach, and it holds the pipe.
     escaped = "import os, sys, time; os.setsid(); print(os.getpid(), flush=True); time.sleep(300)"
     started = time.monotonic()
-    result = use(create_bash_tool(), command=f"python3 -c '{escaped}' & sleep 300", timeout=1.5)
+    result = use(create_bash_tool(), command=f"python3 -c '{escaped}' & sleep 300", timeout=3)
     took = time.monotonic() - started
     pid = int(text_of(result).splitlines()[0])
     os.kill(pid, signals.SIGKILL)
 
     assert result.details.timed_out
-    assert took < 5
+    assert took < 8
     assert ends(pid)
 
 
@@ -389,6 +390,7 @@ def test_two_hundred_commands_leave_no_descriptor_process_or_thread(use, tmp_pat
     broken = create_bash_tool(BashToolOptions(shell="/no/such/shell"))
     gone = create_bash_tool(BashToolOptions(cwd=tmp_path / "none"))
     use(tool, command="true")
+    gc.collect()  # what earlier tests have left for it would count as ours
     before = leftovers()
     for _ in range(40):
         assert not use(tool, command="echo normal").is_error
@@ -399,17 +401,24 @@ def test_two_hundred_commands_leave_no_descriptor_process_or_thread(use, tmp_pat
         assert use(gone, command="echo").is_error
         assert use(tool, command="echo \0").is_error
 
-    end = time.monotonic() + 5
-    while leftovers() != before and time.monotonic() < end:
-        time.sleep(0.01)  # the threads that see to the last kills are still ending
-    assert leftovers() == before
+    # The threads that see to the last kills may still be ending. Fewer of something is what others have let go of.
+    end = time.monotonic() + 10
+    while any(now > then for now, then in zip(leftovers(), before, strict=True)) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert [now for now, then in zip(leftovers(), before, strict=True) if now > then] == []
     assert not process_module._live
 
 
-def leftovers() -> tuple[int, int, list[str]]:
+def leftovers() -> tuple[int, int, int]:
+    """Return the numbers of descriptors, threads and children of this process."""
     tasks = os.listdir("/proc/self/task")
-    children = [Path(f"/proc/self/task/{task}/children").read_text() for task in tasks]
-    return len(os.listdir("/proc/self/fd")), len(tasks), [child for child in children if child]
+    children = 0
+    for task in tasks:
+        try:
+            children += len(Path(f"/proc/self/task/{task}/children").read_text().split())
+        except FileNotFoundError:
+            pass  # the thread has just ended
+    return len(os.listdir("/proc/self/fd")), len(tasks), children
 
 
 def test_many_commands_at_once_keep_their_outputs_apart(use, text_of) -> None:

@@ -127,7 +127,8 @@ def test_progress_reaches_the_listener_on_the_loops_thread(tmp_path: Path, mode:
 
     run(tmp_path, reply(call("bash", command="echo 1; sleep 0.4; echo 2; sleep 0.4")), emit=emit, tool_execution=mode)
 
-    assert seen == [(threading.get_ident(), "1\n"), (threading.get_ident(), "1\n2\n")]
+    assert {thread for thread, _ in seen} == {threading.get_ident()}
+    assert [text for _, text in seen] in (["1\n", "1\n2\n"], ["1\n2\n"])  # the latter on a busy machine
 
 
 @pytest.mark.parametrize("mode", ["parallel", "sequential"])
