@@ -40,10 +40,8 @@ class Place:
         Unlike `typing.get_type_hints` on a whole function it looks at one annotation: the others may be what they
         like, and a default of `None` changes nothing.
         """
-
-        def holder() -> None: ...
-
-        holder.__annotations__ = {"it": annotation}
+        # On a class, for there `Final` and the like may be in the string.
+        holder = type("holder", (), {"__annotations__": {"it": annotation}})
         try:
             return typing.get_type_hints(holder, self.outer_names, dict(self.names), include_extras=True)["it"]
         except Exception as error:

@@ -39,9 +39,11 @@ def signature_of(function: Callable[..., Any], inject_types: tuple[Any, ...] = (
     Raises `TypeError` for an `async` function, and, naming it, for a parameter that has no annotation, one that cannot
     be resolved, or one that JSON cannot express.
     """
-    name, target = _name(function), _definition(function)
+    name, inner = _name(function), _innermost(function)
     parameters = _parameters(function, name)
-    said, texts = read_docstring(_docstring(function, target))
+    # The `def` knows the names that the annotations use.
+    target = inner if inspect.isroutine(inner) else inspect.unwrap(type(inner).__call__)
+    said, texts = read_docstring(_docstring(inner, target))
     names, module_names = names_around(target), getattr(target, "__globals__", {})
     shapes = Shapes()
     shown: dict[str, Shape] = {}
@@ -76,21 +78,21 @@ def _name(function: Any) -> str:
     return _name(function.func) if isinstance(function, functools.partial) else type(function).__name__
 
 
-def _definition(function: Any) -> Any:
-    """Return the `def` of a callable, which knows the names that its annotations use."""
+def _innermost(function: Any) -> Any:
+    """Return the callable below decorators and `functools.partial`."""
     inner: Any = None
     while inner is not function:
         inner, function = function, inspect.unwrap(function)
         if isinstance(function, functools.partial):
             function = function.func
-    return function if inspect.isroutine(function) else inspect.unwrap(type(function).__call__)
+    return function
 
 
-def _docstring(function: Any, target: Any) -> str | None:
-    if inspect.isroutine(target) and getattr(target, "__name__", "") != "__call__":
+def _docstring(inner: Any, target: Any) -> str | None:
+    if inner is target and getattr(target, "__name__", "") != "__call__":
         return inspect.getdoc(target)
-    # `inspect.getdoc` would find what is said of calling objects in general.
-    text = target.__doc__ or type(function).__doc__
+    # `inspect.getdoc` would find what Python says of calling objects in general.
+    text = target.__doc__ or (None if inner is target else type(inner).__doc__)
     return inspect.cleandoc(text) if text else None
 
 
