@@ -270,8 +270,15 @@ class Keyboard:
         start_daemon(self._run, "agentcore-keyboard")
         self._take_terminal()
 
+    def give_back(self) -> None:
+        """Leave the terminal as it was, for a while; safe in a signal handler."""
+        import termios
+
+        if self._before is not None:
+            termios.tcsetattr(self._terminal, termios.TCSADRAIN, self._before)
+
     def come_back(self) -> None:
-        """Take the terminal over again after the process was suspended; safe in a signal handler."""
+        """Take the terminal over again, if this process may; safe in a signal handler."""
         if is_in_foreground(self._terminal):
             self._take_terminal()
             self.show()
@@ -287,12 +294,10 @@ class Keyboard:
 
     def close(self) -> None:
         """Stop reading, and leave the terminal as it was."""
-        import termios
-
         if self._before is not None:
             self._post(None)
             self._ended.signal.wait(_SECONDS_TO_CLOSE)
-            termios.tcsetattr(self._terminal, termios.TCSADRAIN, self._before)
+            self.give_back()
         os.close(self._wake_writer)
         os.close(self._wake_reader)
 

@@ -116,10 +116,24 @@ class CommandLine:
         keyboard = Keyboard(terminal, self._submitted, lambda: self._show_typing(keyboard))
         self._stack.callback(keyboard.close)
         keyboard.start()
-        # The terminal forgets our settings when we are suspended, and does not tell a screen that waits of a new size.
-        for number, react in ((signal.SIGCONT, keyboard.come_back), (signal.SIGWINCH, keyboard.show)):
-            self._stack.callback(signal.signal, number, signal.signal(number, partial(_react, react)))
+        # A screen that waits is not told of a new size, and a process that is suspended must leave the terminal first.
+        self._on_signal(signal.SIGWINCH, lambda number, frame: keyboard.show())
+        self._on_signal(signal.SIGTSTP, partial(self._suspend, keyboard))
         return keyboard
+
+    def _on_signal(self, number: int, handler: Callable[[int, Any], object]) -> None:
+        self._stack.callback(signal.signal, number, signal.signal(number, handler))
+
+    def _suspend(self, keyboard: Keyboard, number: int, frame: Any) -> None:
+        """Let go of the terminal, stop, and take it again when the process goes on."""
+        assert isinstance(self._view, LiveView)
+        self._view.pause()
+        keyboard.give_back()
+        handler = signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)  # here it stops
+        signal.signal(number, handler)
+        keyboard.come_back()
+        self._view.resume()
 
     # --- once -------------------------------------------------------------------------------------------------------
 
@@ -301,10 +315,6 @@ class CommandLine:
             self._view.note(f"The model reads this after its turn: {line}")
         elif isinstance(self._view, LiveView):
             self._view.note(f"? {line}")
-
-
-def _react(react: Callable[[], object], number: int, frame: Any) -> None:
-    react()
 
 
 def _columns() -> int:

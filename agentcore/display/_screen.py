@@ -10,6 +10,7 @@ import io
 import logging
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from queue import Empty
 from time import monotonic
 from typing import TYPE_CHECKING, Final, TextIO
@@ -74,7 +75,8 @@ class Screen:
         self._printed: list[str] = []
         self._shown: Frame = Frame(())
         self._shown_width = 0
-        self._cursor_shown = True
+        self._paused = False
+        self._after_drawing: list[Callable[[], object]] = []
         self._failed = False
         start_daemon(self._run, "agentcore-screen")
 
@@ -98,6 +100,20 @@ class Screen:
         """Return a line broken between words into rows that fit."""
         return list(line.wrap(self._console, width)) or [line]
 
+    def pause(self) -> None:
+        """Take the changing lines away and draw none until `resume`; wait for that."""
+        drawn = AbortController()
+        self.post(partial(self._set_paused, True))
+        self.post(partial(self._after_drawing.append, drawn.abort))
+        drawn.signal.wait(_SECONDS_TO_CLOSE)
+
+    def resume(self) -> None:
+        """Draw the changing lines again."""
+        self.post(partial(self._set_paused, False))
+
+    def _set_paused(self, paused: bool) -> None:
+        self._paused = paused
+
     def close(self) -> None:
         """Draw for the last time, take the changing lines away, and wait for that."""
         self._jobs.put(None)
@@ -109,8 +125,10 @@ class Screen:
             going = True
             while going:
                 going = self._work(drawn_at)
-                self._draw(going)
+                self._draw(going and not self._paused)
                 drawn_at = monotonic()
+                while self._after_drawing:
+                    self._after_drawing.pop()()
         finally:
             self._closed.abort("closed")
 
@@ -133,10 +151,10 @@ class Screen:
 
     # --- drawing ----------------------------------------------------------------------------------------------------
 
-    def _draw(self, going: bool) -> None:
+    def _draw(self, with_frame: bool) -> None:
         width, height = self._size()
-        frame = self._frame(width, height) if going else Frame(())
-        if not self._printed and frame == self._shown and width == self._shown_width and going:
+        frame = self._frame(width, height) if with_frame else Frame(())
+        if not self._printed and frame == self._shown and width == self._shown_width and with_frame:
             return
         text = "".join(
             [
@@ -145,7 +163,7 @@ class Screen:
                 *self._printed,
                 "\n".join(self._rendered(row) for row in frame.rows),
                 _to_cursor(frame),
-                _SHOW_CURSOR if frame.cursor is not None or not going else "",
+                _SHOW_CURSOR if frame.cursor is not None or not with_frame else "",
                 _END,
             ]
         )

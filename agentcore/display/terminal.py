@@ -171,6 +171,16 @@ class LiveView:
         """Leave a call out while a person is asked about it, and count its time from the answer on."""
         self._screen.post(partial(self._asks, tool_call_id, asking, monotonic()))
 
+    def pause(self) -> None:
+        """Let go of the terminal for a while; wait for that."""
+        self._screen.post(partial(self._screen.send, _PASTE_MARKS_OFF))
+        self._screen.pause()
+
+    def resume(self) -> None:
+        """Take the terminal again."""
+        self._screen.post(partial(self._screen.send, _PASTE_MARKS_ON))
+        self._screen.resume()
+
     def close(self) -> None:
         """Show what is left, and let go of the terminal."""
         self._screen.post(self._end)

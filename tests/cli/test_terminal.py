@@ -426,3 +426,23 @@ def test_a_conversation_without_rich_is_plain_text(open_terminal: OpenTerminal, 
     assert [row for row in screen if row in ("I begin.", "  one", "I end.", "Again.")] == [
         *["I begin.", "  one", "I end.", "Again."]
     ]
+
+
+def test_a_process_that_is_suspended_leaves_the_terminal_and_takes_it_again(open_terminal: OpenTerminal) -> None:
+    with server_of(says("I see.")) as server:
+        terminal = open_terminal()
+        start(terminal, server.url)
+        terminal.type("half a")
+        terminal.wait_for(lambda screen: screen[-1] == "› half a")
+        terminal.press("C-z")
+        terminal.wait_for(lambda screen: screen[-1] == PROMPT)
+        terminal.enter("stty -a | grep -o -- '-*icanon'; echo between")
+        terminal.wait_for(lambda screen: screen[-3:] == ["icanon", "between", PROMPT])
+        terminal.enter("fg")
+        terminal.wait_for(lambda screen: screen[-1] == "› half a")
+        terminal.enter(" line")
+        screen = wait_for_idle(terminal, 1)
+
+    assert server.requests[0].json()["messages"][-1]["content"] == "half a line"
+    assert {"between", "icanon", "› half a line", "I see."} <= set(screen)
+    assert "› half a" not in screen
