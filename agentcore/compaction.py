@@ -123,10 +123,13 @@ def _cut(messages: Sequence[AgentMessage], first: int, keep_tokens: int) -> int:
     """Return where the part that is kept begins: as early as it fits, but at the latest place there is."""
     places = _places(messages, first)
     best = places[-1]
+    sizes = [estimate_message_tokens(message) for message in messages]
+    # What was reported counts for the whole; the guesses only say how it is spread over the messages.
+    scale = estimate_tokens(messages) / max(1, sum(sizes))
     size, end = 0, len(messages)
     for place in reversed(places):
-        size += sum(estimate_message_tokens(message) for message in messages[place:end])
-        if size > keep_tokens:
+        size += sum(sizes[place:end])
+        if size * scale > keep_tokens:
             break
         best = end = place
     return best
@@ -274,8 +277,8 @@ class _RunCompactor:
         self._has_recovered = True
         current = self._current(context.context.messages)
         # The estimate was wrong, or the window is smaller than thought: keep no more than half of what there is.
-        size = sum(estimate_message_tokens(message) for message in current)
-        compacted = self._compacted(current, min(self._settings.keep_tokens, size // 2), "overflow", signal)
+        keep = min(self._settings.keep_tokens, estimate_tokens(current) // 2)
+        compacted = self._compacted(current, keep, "overflow", signal)
         if compacted is None:
             return None
         return AgentLoopTurnUpdate(context=_with_messages(context.context, compacted))
