@@ -52,15 +52,21 @@ class Place:
 
     def in_class(self, cls: type, field: str) -> Place:
         """Return the place of a field's annotation in a class."""
-        module = getattr(sys.modules.get(cls.__module__), "__dict__", {})
-        local_names = self.classes_see if "<locals>" in cls.__qualname__ else {}
         # The names in the class body come last: in `date: "date" = None` the annotation does not mean the default.
         return Place(
             f"{self.words}, field `{field}`",
-            {**module, **local_names},
+            {**_module_names(cls), **(self.classes_see if "<locals>" in cls.__qualname__ else {})},
             {**vars(cls), cls.__name__: cls},
             self.classes_see,
         )
+
+    def of_definition(self, definition: Any) -> Place:
+        """Return this place for an annotation that a function or a name for a type brings from where it is defined."""
+        return attrs.evolve(self, names={**self.names, **_module_names(definition)}, outer_names={})
+
+
+def _module_names(definition: Any) -> dict[str, Any]:
+    return getattr(sys.modules.get(definition.__module__), "__dict__", {})
 
 
 def names_around(function: Any) -> dict[str, Any]:
@@ -175,8 +181,7 @@ def _taken_by(converter: Any, place: Place, otherwise: Any) -> Any:
     annotation = next((one.annotation for one in inspect.signature(converter).parameters.values()), NO_DEFAULT)
     if annotation is NO_DEFAULT:
         return otherwise
-    inner = attrs.evolve(place, names={**converter.__globals__, **place.classes_see}, outer_names={})
-    hint = inner.resolved(annotation)
+    hint = place.of_definition(converter).resolved(annotation)
     return otherwise if hint is Any else hint
 
 

@@ -213,7 +213,7 @@ class Shapes:
         if isinstance(hint, typing.NewType):
             return self.of(hint.__supertype__, place)
         if type(hint).__name__ == "TypeAliasType":  # `type Name = ...`
-            return self._reference(hint, hint.__name__, lambda: self.of(hint.__value__, place))
+            return self._reference(hint, hint.__name__, lambda: self.of(hint.__value__, place.of_definition(hint)))
         if isinstance(hint, type) and not arguments:
             return self._class(hint, place)
         raise _inexpressible(hint, place)
