@@ -4,7 +4,6 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from agentcore.abort import AbortController, AbortSignal
-from agentcore.agent import Agent, allow, deny, replace
 from agentcore.config import (
     AfterToolCallContext,
     AfterToolCallResult,
@@ -97,6 +96,7 @@ from agentcore.streams import EventStream
 from agentcore.tools import AgentTool, AgentToolResult, OnUpdate, ToolCallContext, ToolExecutionMode, tool
 
 if TYPE_CHECKING:
+    from agentcore.agent import Agent, allow, deny, replace
     from agentcore.providers import register_api, stream_response
     from agentcore.providers.catalog import get_model
 
@@ -211,6 +211,7 @@ __all__ = [
 logging.getLogger("agentcore").addHandler(logging.NullHandler())
 
 _ON_FIRST_USE = {
+    **dict.fromkeys(("Agent", "allow", "deny", "replace"), "agentcore.agent"),
     "get_model": "agentcore.providers.catalog",
     "register_api": "agentcore.providers",
     "stream_response": "agentcore.providers",

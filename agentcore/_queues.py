@@ -19,7 +19,7 @@ __all__ = ["MessageQueue", "QUEUE_MODES"]
 QUEUE_MODES = ("one-at-a-time", "all")
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Entry:
     """A message that waits; `position` is where a run that has taken it will put it among its own."""
 

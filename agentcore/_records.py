@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-import datetime as dt
 import enum
 import math
 import os
+import sys
 import time
-import uuid
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from decimal import Decimal
 from itertools import islice
 from typing import Any
 
@@ -75,7 +72,8 @@ class Record:
             value = getattr(self, field.name)
             if value is None or field.name == "timestamp" or not field.repr or _is_default(value, field.default):
                 continue
-            shown.append(f"{field.name}={shortened(value)}")
+            text = field.repr(value) if callable(field.repr) else shortened(value)
+            shown.append(f"{field.name}={text}")
         return f"{type(self).__name__.lstrip('_')}({_cut(', '.join(shown), _LONGEST_REPR)})"
 
 
@@ -127,9 +125,9 @@ def _converted(value: Any, above: tuple[int, ...]) -> Any:
         return {_key(key): _safe(item, above) for key, item in value.items()}
     if isinstance(value, AbstractSet):
         return sorted((_safe(item, above) for item in value), key=repr)
-    if isinstance(value, (os.PathLike, uuid.UUID, Decimal)):
+    if isinstance(value, os.PathLike) or _is_of(value, "uuid", "UUID") or _is_of(value, "decimal", "Decimal"):
         return str(value)
-    if isinstance(value, (dt.datetime, dt.date, dt.time)):
+    if _is_of(value, "datetime", "date", "time"):
         return value.isoformat()
     if isinstance(value, Sequence) and not isinstance(value, _NOT_LISTED):
         return [_safe(item, above) for item in value]
@@ -139,10 +137,17 @@ def _converted(value: Any, above: tuple[int, ...]) -> Any:
         if attrs.has(type(value)):
             fields = attrs.fields(type(value))
             return {field.name: _safe(getattr(value, field.name), above) for field in fields}
-        if dataclasses.is_dataclass(value):
+        dataclasses = sys.modules.get("dataclasses")
+        if dataclasses is not None and dataclasses.is_dataclass(value):
             names = [field.name for field in dataclasses.fields(value)]
             return {name: _safe(getattr(value, name), above) for name in names}
     return represented(value)
+
+
+def _is_of(value: Any, module: str, *classes: str) -> bool:
+    """Return whether a value is of classes of a module, which need not be imported to know that it is not."""
+    imported = sys.modules.get(module)
+    return imported is not None and isinstance(value, tuple(getattr(imported, name) for name in classes))
 
 
 def _key(key: Any) -> str:

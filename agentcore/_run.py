@@ -22,7 +22,8 @@ import attrs
 
 from agentcore._arguments import compile_schema
 from agentcore._tool_batch import ToolBatch
-from agentcore._tool_calls import ExecutedToolCallBatch, coroutine_closed, error_text
+from agentcore._tool_calls import ExecutedToolCallBatch, abort_reason, coroutine_closed, error_text
+from agentcore._workers import DaemonThreadPool
 from agentcore.abort import AbortController, AbortSignal
 from agentcore.config import AgentContext, AgentLoopConfig, AgentLoopTurnUpdate, StreamFn
 from agentcore.errors import AbortRequested
@@ -86,7 +87,7 @@ def drop_event(event: AgentEvent) -> None:
     """Take the place of an `emit` that has failed."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Response:
     """The response that is being streamed: what has arrived of it, and the end of its message once that is final."""
 
@@ -118,6 +119,7 @@ class Run:
         self.reasoning = config.reasoning
         self.new_messages = new_messages
         self.memo: dict[str, Any] = {}
+        self._workers: DaemonThreadPool | None = None
         self.system_prompt = ""
         self.tools: dict[str, AgentTool] = {}
         self._base: tuple[AgentMessage, ...] = ()
@@ -148,6 +150,18 @@ class Run:
         self.kept: Exception | None = None
         self.failures_in_a_row = 0
         self.started = time.monotonic()
+
+    def workers(self) -> DaemonThreadPool:
+        """Return the threads for tool calls: those of this run alone, so that a run inside a tool cannot wait for one."""
+        if self._workers is None:
+            self._workers = DaemonThreadPool(self.config.max_parallel_tools, "agentcore-tool", keep_idle=True)
+        return self._workers
+
+    def let_go(self) -> None:
+        """Stop following the signals the run was given, and let its threads end."""
+        self.controller.close()
+        if self._workers is not None:
+            self._workers.shutdown(wait=False)
 
     # --- the conversation -------------------------------------------------------------------------------------------
 
@@ -373,9 +387,7 @@ class Run:
         self._closing = True
         # Whoever decided on these may not have noted yet that they were sent, and will want to send them again.
         self._taken_over.extend([event for event in (self.last, *self.outbox) if event is not None])
-        reason = failure.reason if isinstance(failure, AbortRequested) else None
-        if reason is None or failed:
-            reason = "the run failed" if failed else "interrupted"
+        reason = abort_reason(failure)
         self.failure = error_text(failure) if failed else str(reason)
         self.failure_kind = type(failure).__name__ if failed else None
         if not isinstance(failure, (Exception, AbortRequested)):

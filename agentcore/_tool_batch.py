@@ -93,7 +93,6 @@ class ToolBatch:
             if self._is_paused(record) and self.run.signal.aborted:
                 self._answer_paused(record)  # late, since other results are out: it was aborted meanwhile
             record.controller.close()
-        self._runner.close()
         return ExecutedToolCallBatch(self.results(), self.terminate, self.paused)
 
     def _any_sequential(self) -> bool:

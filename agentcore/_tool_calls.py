@@ -32,6 +32,7 @@ __all__ = [
     "FinalizedToolCallOutcome",
     "ImmediateToolCallOutcome",
     "PreparedToolCall",
+    "abort_reason",
     "aborted_result",
     "copied",
     "coroutine_closed",
@@ -48,7 +49,7 @@ _logger = logging.getLogger("agentcore.tools")
 BeforeHook = Callable[[BeforeToolCallContext, AbortSignal], "BeforeToolCallResult | None"]
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class PreparedToolCall:
     """A call that may run, and the arguments it runs with."""
 
@@ -57,14 +58,14 @@ class PreparedToolCall:
     args: dict[str, Any]
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class ImmediateToolCallOutcome:
     """A call that is answered without being executed."""
 
     result: AgentToolResult
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class ExecutedToolCallOutcome:
     """What an executed call gave."""
 
@@ -72,7 +73,7 @@ class ExecutedToolCallOutcome:
     is_error: bool = False
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class FinalizedToolCallOutcome:
     """The last word on a call."""
 
@@ -81,7 +82,7 @@ class FinalizedToolCallOutcome:
     is_error: bool = False
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class ExecutedToolCallBatch:
     """What a batch came to: the results in the order of the calls."""
 
@@ -90,7 +91,7 @@ class ExecutedToolCallBatch:
     paused: bool
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class CallRecord:
     """All that is known of one call of a batch.
 
@@ -208,6 +209,13 @@ def log_failure(what: str, call: ToolCall, error: BaseException) -> None:
     # Messages and arguments can hold what must not be in a log; only who asks for debugging gets them.
     _logger.error("%s failed for tool call %s: %s", what, call.id, type(error).__name__)
     _logger.debug("%s failed for tool call %s", what, call.id, exc_info=error)
+
+
+def abort_reason(failure: BaseException) -> object:
+    """Return the reason of the abort that a run makes of what was raised in it."""
+    if isinstance(failure, AbortRequested):
+        return "aborted" if failure.reason is None else failure.reason
+    return "the run failed" if isinstance(failure, Exception) else "interrupted"
 
 
 def aborted_result(call: ToolCall, reason: object) -> AgentToolResult:

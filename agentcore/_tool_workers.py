@@ -19,6 +19,7 @@ from agentcore._tool_calls import (
     CallRecord,
     ExecutedToolCallOutcome,
     FinalizedToolCallOutcome,
+    abort_reason,
     aborted_result,
     copied,
     coroutine_closed,
@@ -26,7 +27,7 @@ from agentcore._tool_calls import (
     error_text,
     log_failure,
 )
-from agentcore._workers import DaemonThreadPool, Mailbox
+from agentcore._workers import Mailbox
 from agentcore.errors import AbortRequested
 from agentcore.events import ToolExecutionUpdateEvent
 from agentcore.tools import AgentToolResult, as_tool_result
@@ -51,7 +52,6 @@ class CallRunner:
         self._finish = finish
         self._inbox: Mailbox[CallRecord | None] = Mailbox()
         self._thread_id = get_ident()
-        self._pool: DaemonThreadPool | None = None
         self._running: dict[CallRecord, None] = {}
         self._names_in_use: dict[str, CallRecord] = {}
         self._names_lost: set[str] = set()
@@ -96,11 +96,6 @@ class CallRunner:
     def wake(self) -> None:
         """Have the loop's thread look at the calls; from any thread."""
         self._inbox.put(None)
-
-    def close(self) -> None:
-        """Let the workers go."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=False)
 
     # --- beginning and ending ---------------------------------------------------------------------------------------
 
@@ -196,7 +191,7 @@ class CallRunner:
             self.send_updates(record)
         except BaseException as error:
             self._kept = error
-            self._run.controller.abort("the run failed")
+            self._run.controller.abort(abort_reason(error))
             if isinstance(error, KeyboardInterrupt):
                 raise
 
@@ -251,9 +246,7 @@ class CallRunner:
         self._begin(record, name)
         self._running[record] = None
         try:
-            if self._pool is None:
-                self._pool = DaemonThreadPool(self._run.config.max_parallel_tools, "agentcore-tool")
-            record.future = self._pool.submit_named(name, self._work, record)
+            record.future = self._run.workers().submit_named(name, self._work, record)
         except RuntimeError as error:
             log_failure("starting a thread", record.call, error)
             text = f"`{record.call.name}` was not run: no thread could be started: {error}"
@@ -322,8 +315,8 @@ class CallRunner:
         )
         record.updates.clear()
         _logger.warning("tool call %s (`%s`) did not stop when asked to and was given up", call.id, call.name)
-        if self._pool is not None and record.future is not None:
-            self._pool.abandon(record.future)
+        if record.future is not None:
+            self._run.workers().abandon(record.future)
         self._leave(record)
         self._finish(record)
 

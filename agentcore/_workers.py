@@ -17,6 +17,7 @@ import itertools
 import math
 import sys
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, InvalidStateError, ThreadPoolExecutor
@@ -152,16 +153,21 @@ class DaemonThreadPool(ThreadPoolExecutor):
     """A thread pool whose workers are named daemon threads and can be abandoned.
 
     A worker exists only while there is something to run: no thread is left once the functions have returned, whether
-    or not the pool was shut down or is still held. Each call runs in a copy of the submitter's context variables.
+    or not the pool was shut down or is still held. With `keep_idle` a worker that has nothing to run waits for the next
+    call instead, until `shutdown` or until nobody holds the pool: starting a thread costs more than most calls. Each call runs in a copy of the submitter's context variables.
     Whatever a function raises, `KeyboardInterrupt` and `SystemExit` included, ends up in its future.
 
     Threads: all methods may be called from any thread, the pool's own workers included. An interrupt (Ctrl-C) during
     any of them leaves the pool usable.
     """
 
-    def __init__(self, max_workers: int, thread_name_prefix: str = "agentcore-worker") -> None:
+    def __init__(
+        self, max_workers: int, thread_name_prefix: str = "agentcore-worker", *, keep_idle: bool = False
+    ) -> None:
         super().__init__(max_workers, thread_name_prefix)
-        self.__crew = _Crew(max_workers)
+        self.__crew = _Crew(max_workers, f"{thread_name_prefix}-idle" if keep_idle else None)
+        self.__finaliser = weakref.finalize(self, self.__crew.release_idle)
+        self.__finaliser.atexit = False
         self.__prefix = thread_name_prefix
         self.__numbers = itertools.count(1)
 
@@ -189,6 +195,7 @@ class DaemonThreadPool(ThreadPoolExecutor):
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Accept no more calls; with `wait`, return when all workers but abandoned ones, and the caller, are gone."""
         self.__crew.close(cancel=cancel_futures)
+        self.__finaliser.detach()  # it would swallow an interrupt, and has nothing to do any more
         if wait:
             self.__crew.wait()
 
@@ -213,8 +220,10 @@ class _Crew:
     pending one takes its place.
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, idle_name: str | None) -> None:
         self.size = size
+        self.idle_name = idle_name  # `None`: a worker with nothing to run ends
+        self.idle: list[tuple[Mailbox[_Call | None], threading.Thread]] = []
         # Re-entrant, because a finaliser can run inside; each block is a few operations that call nothing foreign.
         self.lock = threading.RLock()
         self.pending: deque[_Call] = deque()
@@ -224,6 +233,7 @@ class _Crew:
         self.waiters: dict[Mailbox[None], None] = {}
 
     def take_on(self, call: _Call) -> None:
+        waiting: Mailbox[_Call | None] | None = None
         try:
             with self.lock:
                 if self.closed:
@@ -232,9 +242,17 @@ class _Crew:
                     self.pending.append(call)
                     return
                 self.running[call] = None
-            start_daemon(partial(self.work, call), call.name)
+                if self.idle:
+                    waiting = self.idle[-1][0]
+                    del self.idle[-1]
+            if waiting is not None:
+                waiting.put(call)
+            else:
+                start_daemon(partial(self.work, call), call.name)
         except BaseException:
             self.withdraw(call)
+            if waiting is not None and all(mailbox is not waiting for mailbox, _ in self.idle):
+                waiting.put(None)  # its thread is no longer listed; it would wait for ever
             raise
 
     def withdraw(self, call: _Call) -> None:
@@ -246,23 +264,55 @@ class _Crew:
                     self.pending.remove(call)
 
     def work(self, call: _Call) -> None:
-        """Run `call`, and then what is pending: the body of a worker thread."""
+        """Run `call`, and then what is pending or comes while the thread is idle: the body of a worker thread."""
         thread = threading.current_thread()
         following: _Call | None = call
         with self.lock:
-            if call not in self.running:
-                return
-            call.thread = thread
             # Here, where nobody joins: nobody does before `running` is empty.
             self.leaving = [other for other in self.leaving if other.is_alive()]
-        while following is not None:
+        while following is not None and self.begin(following, thread):
             call = following
             thread.name = call.name
             _run(call)
             following = self.follow(call, thread)
+            if following is None:
+                del call  # or its result would live as long as the thread is idle
+                following = self.wait_for_call(thread)
         # An exception's traceback holds its frames and those that called them, the future holds the exception, and the
         # call the future: no cycle through here.
+        call = following  # type: ignore[assignment]
         del call
+
+    def begin(self, call: _Call, thread: threading.Thread) -> bool:
+        """Note that a thread has a call; return whether the call has not been withdrawn meanwhile."""
+        with self.lock:
+            if call not in self.running:
+                return False
+            call.thread = thread
+            return True
+
+    def wait_for_call(self, thread: threading.Thread) -> _Call | None:
+        """Wait idle for another call; return it, or `None` when the thread is to end."""
+        if self.idle_name is None:
+            return None
+        mailbox: Mailbox[_Call | None] = Mailbox()
+        with self.lock:
+            if self.closed or thread not in self.leaving:  # or its call was given up, and its place with it
+                return None
+            self.leaving.remove(thread)
+            self.idle.append((mailbox, thread))
+        thread.name = self.idle_name
+        return mailbox.get()
+
+    def release_idle(self) -> None:
+        """Let the idle threads end."""
+        while self.idle:
+            with self.lock:
+                for mailbox, thread in self.idle[-1:]:
+                    # First told, then off the list: an interrupt in between has it told again.
+                    mailbox.put(None)
+                    self.leaving.append(thread)
+                    del self.idle[-1]
 
     def follow(self, call: _Call, thread: threading.Thread) -> _Call | None:
         """Give the place of a call that has returned to the next one; none if there is none, or no place left."""
@@ -323,6 +373,7 @@ class _Crew:
             dropped = list(self.pending) if cancel else []
             for call in dropped:
                 self.pending.remove(call)
+        self.release_idle()
         for call in dropped:
             _uninterrupted(call.future.cancel)
 

@@ -93,8 +93,8 @@ def _check_limit(limits: Limits, field: attrs.Attribute[Any], value: Any) -> Non
         raise ValueError(f"`Limits.{field.name}` is {value!r}; it must be a whole number")
 
 
-@attrs.frozen(kw_only=True)
-class Limits:
+@attrs.frozen(kw_only=True, repr=False)
+class Limits(Record):
     """When a run ends by itself: after the first turn that reaches one of these.
 
     `turns` counts the model's responses, `tokens` and `cost` (USD) the usage of all responses of the run, failed ones
@@ -165,8 +165,8 @@ def _dict_or_none(value: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return None if value is None else dict(value)
 
 
-@attrs.frozen(kw_only=True)
-class StreamOptions:
+@attrs.frozen(kw_only=True, repr=False)
+class StreamOptions(Record):
     """The options of one request to a model.
 
     `reasoning` is a `ThinkingLevel`, `thinking_budgets` tokens by level. `max_tokens` bounds the answer.
@@ -297,7 +297,7 @@ def _default_converter(value: Any) -> Any:
     return default_convert_to_llm if value is None else value
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class AgentLoopConfig(StreamOptions):
     """How a run goes: the model, the options of its requests, its hooks and its limits.
 

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import attrs
 
-from agentcore._records import json_safe
+from agentcore._records import json_safe, shortened
 from agentcore.content import ToolCall
 from agentcore.messages import AgentMessage, AssistantMessage, CompactionSummaryMessage, ToolResultMessage, Usage
 from agentcore.partial import PartialMessage
@@ -59,6 +59,10 @@ class _Event:
     __slots__ = ()
     type: ClassVar[str]
 
+    def __repr__(self) -> str:
+        fields = attrs.fields(type(self))  # type: ignore[arg-type]
+        return f"{type(self).__name__}({', '.join(f'{f.name}={shortened(getattr(self, f.name))}' for f in fields)})"
+
     def to_dict(self) -> dict[str, Any]:
         """Return the event as data that JSON can hold, without `partial`; never raises."""
         data: dict[str, Any] = {"type": self.type}
@@ -72,7 +76,7 @@ class _Event:
 # --- what a model's stream emits ------------------------------------------------------------------------------------
 
 
-@attrs.define
+@attrs.define(repr=False)
 class StartEvent(_Event):
     """The response has begun."""
 
@@ -80,7 +84,7 @@ class StartEvent(_Event):
     partial: AssistantMessage | PartialMessage
 
 
-@attrs.define
+@attrs.define(repr=False)
 class TextStartEvent(_Event):
     """A text block begins."""
 
@@ -89,7 +93,7 @@ class TextStartEvent(_Event):
     partial: AssistantMessage | PartialMessage
 
 
-@attrs.define
+@attrs.define(repr=False)
 class TextDeltaEvent(_Event):
     """A text block grows by `delta`."""
 
@@ -99,7 +103,7 @@ class TextDeltaEvent(_Event):
     partial: AssistantMessage | PartialMessage
 
 
-@attrs.define
+@attrs.define(repr=False)
 class TextEndEvent(_Event):
     """A text block is complete; `content` is all of it."""
 
@@ -109,7 +113,7 @@ class TextEndEvent(_Event):
     partial: AssistantMessage | PartialMessage
 
 
-@attrs.define
+@attrs.define(repr=False)
 class ThinkingStartEvent(_Event):
     """A thinking block begins."""
 
@@ -118,7 +122,7 @@ class ThinkingStartEvent(_Event):
     partial: AssistantMessage | PartialMessage
 
 
-@attrs.define
+@attrs.define(repr=False)
 class ThinkingDeltaEvent(_Event):
     """A thinking block grows by `delta`."""
 
@@ -128,7 +132,7 @@ class ThinkingDeltaEvent(_Event):
     partial: AssistantMessage | PartialMessage
 
 
-@attrs.define
+@attrs.define(repr=False)
 class ThinkingEndEvent(_Event):
     """A thinking block is complete; `content` is all of it."""
 
@@ -138,7 +142,7 @@ class ThinkingEndEvent(_Event):
     partial: AssistantMessage | PartialMessage
 
 
-@attrs.define
+@attrs.define(repr=False)
 class ToolCallStartEvent(_Event):
     """A tool call begins."""
 
@@ -147,7 +151,7 @@ class ToolCallStartEvent(_Event):
     partial: AssistantMessage | PartialMessage
 
 
-@attrs.define
+@attrs.define(repr=False)
 class ToolCallDeltaEvent(_Event):
     """The raw text of a call's arguments grows by `delta`."""
 
@@ -157,7 +161,7 @@ class ToolCallDeltaEvent(_Event):
     partial: AssistantMessage | PartialMessage
 
 
-@attrs.define
+@attrs.define(repr=False)
 class ToolCallEndEvent(_Event):
     """A tool call is complete."""
 
@@ -167,7 +171,7 @@ class ToolCallEndEvent(_Event):
     partial: AssistantMessage | PartialMessage
 
 
-@attrs.define
+@attrs.define(repr=False)
 class DoneEvent(_Event):
     """The response is complete."""
 
@@ -175,7 +179,7 @@ class DoneEvent(_Event):
     message: AssistantMessage
 
 
-@attrs.define
+@attrs.define(repr=False)
 class ErrorEvent(_Event):
     """The response failed or was aborted; `message` holds what had arrived and says why."""
 
@@ -183,7 +187,7 @@ class ErrorEvent(_Event):
     message: AssistantMessage
 
 
-@attrs.define
+@attrs.define(repr=False)
 class RequestRetryEvent(_Event):
     """A request failed and will be sent again after `delay` seconds; `attempt` counts from 1. In both unions."""
 
@@ -221,14 +225,14 @@ def _results(results: Iterable[ToolResultMessage]) -> tuple[ToolResultMessage, .
     return tuple(results)
 
 
-@attrs.define
+@attrs.define(repr=False)
 class AgentStartEvent(_Event):
     """A run begins."""
 
     type: ClassVar[str] = "agent_start"
 
 
-@attrs.define
+@attrs.define(repr=False)
 class AgentEndEvent(_Event):
     """A run is over.
 
@@ -242,14 +246,14 @@ class AgentEndEvent(_Event):
     reason: str = "completed"
 
 
-@attrs.define
+@attrs.define(repr=False)
 class TurnStartEvent(_Event):
     """A turn begins: one response of the model and the tool calls it asks for."""
 
     type: ClassVar[str] = "turn_start"
 
 
-@attrs.define
+@attrs.define(repr=False)
 class TurnEndEvent(_Event):
     """A turn is over; `tool_results` are in the order of the calls."""
 
@@ -258,7 +262,7 @@ class TurnEndEvent(_Event):
     tool_results: tuple[ToolResultMessage, ...] = attrs.field(default=(), converter=_results)
 
 
-@attrs.define
+@attrs.define(repr=False)
 class MessageStartEvent(_Event):
     """A message begins; one of the model is partial at this point."""
 
@@ -266,7 +270,7 @@ class MessageStartEvent(_Event):
     message: AgentMessage | PartialMessage
 
 
-@attrs.define
+@attrs.define(repr=False)
 class MessageUpdateEvent(_Event):
     """The model's message has grown; `message` is how it stands, `assistant_message_event` what came."""
 
@@ -279,7 +283,7 @@ class MessageUpdateEvent(_Event):
         return {"type": self.type, "assistant_message_event": self.assistant_message_event.to_dict()}
 
 
-@attrs.define
+@attrs.define(repr=False)
 class MessageEndEvent(_Event):
     """A message is complete and in the transcript."""
 
@@ -287,7 +291,7 @@ class MessageEndEvent(_Event):
     message: AgentMessage
 
 
-@attrs.define
+@attrs.define(repr=False)
 class ToolExecutionStartEvent(_Event):
     """A tool call is taken up, with the arguments the model gave."""
 
@@ -297,7 +301,7 @@ class ToolExecutionStartEvent(_Event):
     args: dict[str, Any]
 
 
-@attrs.define
+@attrs.define(repr=False)
 class ToolExecutionUpdateEvent(_Event):
     """A running tool reports progress; `partial_result` is an `AgentToolResult`."""
 
@@ -308,7 +312,7 @@ class ToolExecutionUpdateEvent(_Event):
     partial_result: Any
 
 
-@attrs.define
+@attrs.define(repr=False)
 class ToolExecutionEndEvent(_Event):
     """A tool call is answered; `result` is an `AgentToolResult`."""
 
@@ -319,7 +323,7 @@ class ToolExecutionEndEvent(_Event):
     is_error: bool
 
 
-@attrs.define
+@attrs.define(repr=False)
 class CompactionStartEvent(_Event):
     """The past of an agent's conversation is about to be summarised.
 
@@ -331,7 +335,7 @@ class CompactionStartEvent(_Event):
     tokens: int
 
 
-@attrs.define
+@attrs.define(repr=False)
 class CompactionEndEvent(_Event):
     """A compaction is over: `summary` stands for the past from here on, or `error` says why nothing has changed.
 

@@ -205,7 +205,7 @@ def _nowhere(event: AgentEvent) -> None:
 # --- the run --------------------------------------------------------------------------------------------------------
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class ResumedCalls:
     """Calls of the last assistant message that a run answers before it goes on, and the hook that decides on them."""
 
@@ -239,7 +239,7 @@ def drive(run: Run, prompts: Iterable[AgentMessage] = (), resumed: ResumedCalls 
 
 def _leave(run: Run, outside: tuple[object, ...]) -> None:
     restore(outside)
-    run.controller.close()
+    run.let_go()
 
 
 def _drive(run: Run) -> None:

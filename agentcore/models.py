@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from agentcore._records import Record
+
 if TYPE_CHECKING:
     from agentcore.messages import Usage
 
@@ -72,8 +74,8 @@ def _text_or_empty(value: str | None) -> str:
     return "" if value is None else value
 
 
-@attrs.frozen
-class Model:
+@attrs.frozen(repr=False)
+class Model(Record):
     """A model and how to reach it.
 
     `api` names the wire API, `base_url` where it is served (OpenAI style ends in `/v1`, Anthropic is the bare host,
