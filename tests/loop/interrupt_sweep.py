@@ -41,6 +41,7 @@ SECONDS_UNTIL_STUCK = 20.0
 
 # --- raising at a point -------------------------------------------------------------------------------------------------
 
+_CALLS = frozenset("CALL CALL_KW CALL_FUNCTION CALL_FUNCTION_KW CALL_FUNCTION_EX CALL_METHOD".split())
 _points_of_code: dict[CodeType, frozenset[int]] = {}
 
 
@@ -52,7 +53,7 @@ def points_of(code: CodeType) -> frozenset[int]:
         for before, instruction in zip([None, *instructions], [*instructions, None], strict=False):
             if instruction is None:
                 continue
-            if before is None or before.opname == "RESUME" or before.opname.startswith("CALL"):
+            if before is None or before.opname == "RESUME" or before.opname in _CALLS:
                 points.add(instruction.offset)
             elif (
                 "JUMP" in instruction.opname
@@ -274,6 +275,8 @@ def interrupted_at(scenario: Scenario, at: int, mode: str) -> tuple[Interrupter,
     raised: BaseException | None = None
     faulthandler.dump_traceback_later(SECONDS_UNTIL_STUCK, exit=True)
     began = time.monotonic()
+    if sys.version_info[:2] == (3, 12):
+        sys._getframe().f_trace_opcodes = mode != "lines"  # this version wants to be told before
     sys.settrace(interrupter)
     try:
         scenario.go(run)
