@@ -1,11 +1,14 @@
 """`Agent`: a run through it is a run of the loop, its state is never behind, and its parts can be replaced."""
 
 import copy
+import gc
 import json
 import logging
 import pickle
 import sys
+import threading
 import types
+import weakref
 from typing import Any
 
 import attrs
@@ -154,6 +157,34 @@ def test_who_reads_the_end_of_a_stream_can_begin_the_next_run() -> None:
                 assert not agent.state.is_streaming
                 assert agent.prompt("more").text == "text"
                 break
+
+
+def test_the_end_of_a_stream_is_not_told_before_the_agent_is_idle() -> None:
+    agent = agent_with("text")
+    settle = agent._steering.settle
+
+    def settle_late(added: Any) -> None:
+        threading.Event().wait(0.05)
+        settle(added)
+
+    agent._steering.settle = settle_late  # type: ignore[method-assign]
+    streaming = [agent.state.is_streaming for event in agent.stream("hi") if event.type == "agent_end"]
+
+    assert streaming == [False]
+
+
+def test_an_agent_keeps_nothing_of_a_stream_that_is_gone() -> None:
+    agent = agent_with(reply("text", chunk=1))
+    events: list[Any] = []
+    agent.subscribe(lambda event, signal: events.append(weakref.ref(event)) if event.type != "agent_start" else None)
+    stream = agent.stream("hi")
+    stream.result(20)
+    assert None not in [event() for event in events]  # unread
+
+    del stream
+    gc.collect()
+
+    assert [event() for event in events if event() is not None] == []
 
 
 def test_a_failed_response_does_not_raise_but_is_told_everywhere() -> None:

@@ -289,6 +289,15 @@ def test_an_answer_may_come_in_pieces(terminal: Terminal) -> None:
     assert asking.answer().reason.endswith("too früh")
 
 
+def test_yes_is_for_this_one_call(terminal: Terminal) -> None:
+    bash = tool("bash")
+    for time_asked in (1, 2):
+        asking = ask({"command": "ls"}, bash)
+        terminal.read_until(QUESTION, time_asked)
+        terminal.type("y\n")
+        assert asking.answer() == approvals.allow()
+
+
 def test_always_is_for_this_tool_and_exactly_these_arguments(terminal: Terminal) -> None:
     bash, other = tool("bash"), tool("bash")
     asking = ask({"command": "ls", "timeout": 1}, bash)

@@ -131,6 +131,22 @@ def test_messages_that_a_run_took_and_did_not_get_to_go_back_to_the_front_in_ord
     assert said(agent) == ["hi", "a", "b", "again", "c", "d"]
 
 
+def test_follow_ups_that_a_run_did_not_get_to_go_back_too() -> None:
+    agent = agent_with("1", "2", "3", follow_up_mode="all")
+    for text in ("a", "b", "c"):
+        agent.follow_up(text)
+    remove = agent.subscribe(stopped("a"))
+
+    with pytest.raises(KeyboardInterrupt):
+        agent.prompt("hi")
+    remove()
+
+    assert said(agent) == ["hi", "a"]
+    assert [message.content for message in agent.status().follow_up_queue] == ["b", "c"]  # type: ignore[attr-defined]
+    agent.prompt("again")
+    assert said(agent) == ["hi", "a", "again", "b", "c"]
+
+
 def test_a_message_that_was_taken_just_before_an_abort_is_still_queued() -> None:
     agent = agent_with("1", "2", "3")
     queue = agent._steering

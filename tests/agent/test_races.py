@@ -180,8 +180,9 @@ def test_two_hundred_interleavings_of_several_actions(puppet: Puppet) -> None:
 # --- two threads that want to run -----------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("tiny_switch_interval")
 def test_of_many_threads_in_prompt_exactly_one_runs() -> None:
-    for _ in range(20):
+    for _ in range(100):
         with Gate() as gate:
             agent = agent_with(reply(gate, "text"), "unused")
             barrier = threading.Barrier(8)

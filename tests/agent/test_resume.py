@@ -77,7 +77,7 @@ def test_a_listener_of_the_end_sees_what_is_pending() -> None:
     agent = agent_with(reply(call("deed", id="a", n=1)), tools=[Deeds().tool], before_tool_call=pause("a"))
     agent.subscribe(
         lambda event, signal: (
-            seen.append((event.reason, [one["id"] for one in agent.pending_calls]))
+            seen.append((event.reason, [one["id"] for one in agent.pending_calls], agent.state.pending_tool_calls))
             if event.type == "agent_end"
             else None
         )
@@ -85,7 +85,7 @@ def test_a_listener_of_the_end_sees_what_is_pending() -> None:
 
     message = agent.prompt("hi")
 
-    assert seen == [("paused", ["a"])]
+    assert seen == [("paused", ["a"], frozenset())]
     assert [one.id for one in message.tool_calls] == ["a"]
 
 
