@@ -12,12 +12,12 @@ def read_docstring(text: str | None) -> tuple[str, dict[str, str]]:
     """
     if not text:
         return "", {}
-    from docstring_parser import ParseError, parse
+    from docstring_parser import parse
 
     try:
         # The blank lines let a docstring begin with a section.
         parsed = parse("\n\n" + text)
-    except ParseError:
+    except Exception:  # not only its own error: a stray `: :param` is an IndexError
         return text.strip(), {}
     between = "\n\n" if parsed.blank_after_short_description else "\n"
     said = between.join(part for part in (parsed.short_description, parsed.long_description) if part)

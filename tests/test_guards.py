@@ -66,6 +66,27 @@ def test_a_thread_left_behind_fails_the_test_that_left_it_and_is_named(run_guard
     assert "ERROR at teardown of test_leaks" in outcome.stdout
 
 
+def test_a_thread_that_is_being_started_is_waited_for(run_guarded_test: RunTest) -> None:
+    outcome = run_guarded_test(
+        """
+        import threading
+
+        def test_ends_while_a_thread_is_being_started():
+            starting = threading.Thread(target=len, args=("",), name="agentcore-tool-1", daemon=True)
+            threading._limbo[starting] = starting  # listed already, not to be joined yet
+            begun = threading.Event()
+
+            def start():
+                begun.wait(0.1)
+                starting.start()
+
+            threading.Thread(target=start, daemon=True).start()
+        """
+    )
+
+    assert outcome.returncode == 0, outcome.stdout
+
+
 def test_an_address_off_the_loopback_fails_the_test_even_when_the_error_is_swallowed(run_guarded_test: RunTest) -> None:
     outcome = run_guarded_test(
         """

@@ -734,6 +734,16 @@ def test_data_that_only_its_format_rules_out_is_an_error_that_names_the_argument
         arriving(dt.date | uuid.UUID, "soon")
 
 
+def test_data_that_was_not_validated_is_an_error_that_names_the_argument() -> None:
+    for hint, data, said in [
+        (Color, "green", "'green' is none of 'red', 'blue'"),
+        (Color | None, "green", "'green' is none of what it may be"),
+        (tuple[int, str], [1], "zip"),
+    ]:
+        with pytest.raises(ToolArgumentsError, match=f"the argument `value` cannot be used: .*{said}"):
+            signature_of(taking(hint)).call({"value": data}, {})
+
+
 def test_what_a_class_refuses_is_an_error_that_names_the_argument() -> None:
     @dataclass
     class Even:

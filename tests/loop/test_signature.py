@@ -494,6 +494,7 @@ def test_a_docstring_in_each_style_describes_the_function_and_its_parameters(tex
         ("Do.\n\n:param query", "Do.\n\n:param query", None),
         ("Do.\n\nArgs:\n    query:\n", "Do.", None),
         ("Do.\n\n@param query: What.", "Do.", "What."),
+        (": :paramoptional\nReturns:", ": :paramoptional\nReturns:", None),
     ],
 )
 def test_a_docstring_of_no_style_is_told_as_it_is(text: str | None, description: str, of_query: str | None) -> None:
