@@ -154,8 +154,9 @@ class DaemonThreadPool(ThreadPoolExecutor):
 
     A worker exists only while there is something to run: no thread is left once the functions have returned, whether
     or not the pool was shut down or is still held. With `keep_idle` a worker that has nothing to run waits for the next
-    call instead, until `shutdown` or until nobody holds the pool: starting a thread costs more than most calls. Each call runs in a copy of the submitter's context variables.
-    Whatever a function raises, `KeyboardInterrupt` and `SystemExit` included, ends up in its future.
+    call instead, until `shutdown` or until nobody holds the pool: starting a thread costs more than most calls. Each
+    call runs in a copy of the submitter's context variables. Whatever a function raises, `KeyboardInterrupt` and
+    `SystemExit` included, ends up in its future.
 
     Threads: all methods may be called from any thread, the pool's own workers included. An interrupt (Ctrl-C) during
     any of them leaves the pool usable.
