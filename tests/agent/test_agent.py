@@ -5,15 +5,16 @@ import gc
 import json
 import logging
 import pickle
-import sys
+import re
 import threading
-import types
 import weakref
+from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
 
+import agentcore
 from agentcore import (
     AbortController,
     AbortRequested,
@@ -41,9 +42,11 @@ from agentcore import (
     run_agent_loop,
 )
 from agentcore.messages import message_from_dict
+from agentcore.providers.catalog import get_model
 from agentcore.testing import Gate, call, failure, reply, scripted, scripted_model, thinking
 from tests.agent.agent_support import agent_with, requests, roles, tool
 
+CATALOG = Path(agentcore.__file__).parent / "providers" / "catalog.json"
 PRICED = scripted_model(cost={"input": 1.0, "output": 2.0})
 
 
@@ -586,16 +589,27 @@ def test_a_class_tells_what_can_be_replaced() -> None:
     assert "replaced between runs" in (type(Agent.model).__doc__ or "")
 
 
-def test_a_model_can_be_given_by_its_name_in_the_catalog(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = {("acme", "large"): Model("large", provider="acme"), ("acme", "s/m"): Model("s/m", provider="acme")}
-    catalog = types.ModuleType("agentcore.providers.catalog")
-    catalog.get_model = lambda provider, id: known[provider, id]  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "agentcore.providers.catalog", catalog)
+def test_a_model_can_be_given_by_its_name_in_the_catalog() -> None:
+    names = [
+        (provider, known["models"])
+        for provider, known in json.loads(CATALOG.read_text("utf-8"))["providers"].items()
+        if known["models"]
+    ]
+    (first, models), (second, others) = names[0], names[-1]
+    one, other = get_model(first, next(iter(models))), get_model(second, next(iter(others)))
 
-    agent = Agent("acme/large", config=AgentLoopConfig(model=known["acme", "large"]))
-    assert agent.model.id == "large"
-    agent.model = "acme/s/m"
-    assert agent.state.model is known["acme", "s/m"]
+    agent = Agent(f"{first}/{one.id}", config=AgentLoopConfig(model=one))
+    assert agent.model == one
+    agent.model = f"{second}/{other.id}"  # type: ignore[assignment]
+    assert agent.state.model == other
+
+
+@pytest.mark.parametrize("name", ["nonsense", "", "nobody/nothing", "openai/nothing-like-this"])
+def test_a_name_that_is_not_in_the_catalog_is_refused(name: str) -> None:
+    with pytest.raises(
+        ValueError, match=re.escape(repr(name.rpartition("/")[2] if "openai" in name else name.partition("/")[0]))
+    ):
+        Agent(name)
 
 
 # --- listeners ------------------------------------------------------------------------------------------------------

@@ -207,6 +207,41 @@ def test_of_many_threads_in_prompt_exactly_one_runs() -> None:
         assert said(agent) == ["hi"]
 
 
+def test_two_threads_that_both_find_the_agent_idle_do_not_both_run() -> None:
+    """Both have looked before either goes on: looking first and claiming then would let both in."""
+
+    class Claims(dict[str, Any]):
+        def __contains__(self, key: object) -> bool:
+            found = super().__contains__(key)
+            try:
+                both_have_looked.wait(0.2)
+            except threading.BrokenBarrierError:
+                pass
+            return found
+
+    both_have_looked = threading.Barrier(2)
+    outcomes: SimpleQueue[str] = SimpleQueue()
+
+    def run() -> None:
+        try:
+            agent.prompt("hi")
+            outcomes.put("ran")
+        except AgentBusyError:
+            outcomes.put("refused")
+
+    with Gate() as gate:
+        agent = agent_with(reply(gate, "text"), reply("second"))
+        agent._claims = Claims()
+        threads = [threading.Thread(target=run, daemon=True) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        assert outcomes.get(timeout=20) == "refused"
+        gate.open()
+        assert outcomes.get(timeout=20) == "ran"
+        for thread in threads:
+            thread.join(20)
+
+
 @pytest.mark.parametrize("how", ["prompt", "stream", "continue_", "resume", "reset"])
 def test_a_second_run_is_refused_before_anything_changes(how: str) -> None:
     arguments: dict[str, tuple[Any, ...]] = {"prompt": ("x",), "stream": ("x",), "resume": ({},)}
