@@ -248,6 +248,30 @@ def test_a_streamed_run_whose_append_fails_raises_and_leaves_the_agent_idle(sess
     assert stored(session) == agent.messages
 
 
+@pytest.mark.parametrize("stored_first", [True, False])
+@pytest.mark.parametrize("at", range(1, 6))
+def test_an_interrupt_during_an_append_stores_the_message_once(session: Session, at: int, stored_first: bool) -> None:
+    class Interrupted(FullDisk):
+        def append(self, message: Any) -> object:
+            self.tried += 1
+            if self.tried != at:
+                return self.session.append(message)
+            if stored_first:
+                self.session.append(message)
+            raise KeyboardInterrupt
+
+    agent = agent_with(*FOUR, tools=[tool()], session=Interrupted(session))
+    with pytest.raises(KeyboardInterrupt):
+        agent.prompt("hi")
+    assert agent.wait_for_idle(0)
+    assert stored(session) == agent.messages
+    agent.prompt("after")
+
+    assert stored(session) == agent.messages
+    assert transcript_problems(agent.messages) == []
+    assert said(agent) == ["hi", "after"]
+
+
 DISK_FULL = """
 import json, resource, sys
 from agentcore import Agent
@@ -357,7 +381,7 @@ def test_a_paused_call_is_decided_on_by_another_agent_with_the_session(session: 
 
 @pytest.mark.parametrize(
     ("scenario", "first", "step"),
-    [("prompt", 1, 7), ("stream", 1, 5), ("compact", 1, 3), ("between", 1, 2), ("failing", 1, 7)],
+    [("prompt", 1, 11), ("stream", 1, 3), ("compact", 3, 11), ("between", 1, 3), ("failing", 5, 11)],
 )
 def test_an_interrupt_at_any_point_loses_and_repeats_no_message(scenario: str, first: int, step: int) -> None:
     outcome = subprocess.run(

@@ -89,7 +89,8 @@ def transcript() -> list[Any]:
 def every_cut(messages: Sequence[Any], **options: Any) -> list[Compaction]:
     """Compact a conversation at each place where it can be cut, from the last to the first."""
     found: dict[int, Compaction] = {}
-    for keep in range(sum(map(estimate_message_tokens, messages)) + 1):
+    sizes = [*map(estimate_message_tokens, messages)]
+    for keep in [sum(sizes[begin:]) for begin in range(len(sizes) + 1)]:
         done = compact(messages, keep, counted, **options)
         if done is not None:
             found.setdefault(len(done.kept), done)

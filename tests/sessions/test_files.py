@@ -179,6 +179,22 @@ def test_a_file_that_appears_while_a_session_is_made_is_not_taken_over(
     Session.open(tmp_path / "a").close()
 
 
+def test_a_folder_that_appears_while_a_session_is_made_is_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import filelock
+
+    acquire = filelock.FileLock.acquire
+
+    def acquired(self: filelock.FileLock, *args: object) -> object:
+        (tmp_path / "a").mkdir()
+        return acquire(self)
+
+    monkeypatch.setattr(filelock.FileLock, "acquire", acquired)
+    with pytest.raises(IsADirectoryError):
+        Session.create(tmp_path / "a")
+
+
 def test_a_file_that_is_exchanged_before_it_is_locked_is_refused_untouched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -404,6 +420,15 @@ def test_writing_without_filelock_says_what_to_install_and_reading_works(
 
     assert texts_of(Session.read(path)) == ["one"]
     assert not (tmp_path / "b").exists()
+
+
+def test_a_session_belongs_to_the_process_that_opened_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Session.create(tmp_path / "a") as session:
+        own = os.getpid()
+        monkeypatch.setattr(os, "getpid", lambda: own + 1)
+        with pytest.raises(SessionError, match="was opened by the parent of this process"):
+            session.append(UserMessage("x"))
+        monkeypatch.undo()
 
 
 def test_a_forked_process_cannot_write_and_leaves_the_lock_to_its_parent(tmp_path: Path) -> None:

@@ -2,9 +2,14 @@
 
 import json
 import os
+import resource
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
 
 from agentcore import UserMessage
 from agentcore.sessions import Session
@@ -80,66 +85,58 @@ def test_no_acknowledged_entry_is_lost_when_the_writer_is_killed_again_and_again
     assert outcome["acknowledged"] >= KILLS
 
 
-# The limit on the size of a file cuts a write short, as a full disk does.
-FULL = """
-import json, resource, sys
-from agentcore import UserMessage
-from agentcore.sessions import Session
-
-path = sys.argv[1]
-session = Session.create(path)
-session.append(UserMessage("before"))
-soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, hard))
-try:
-    session.append(UserMessage("too long" * 200))
-except OSError as error:
-    print("failed", error.errno)
-print([message.content for message in session.messages()])
-resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-session.append(UserMessage("after"))
-"""
+@contextmanager
+def no_file_larger_than(size: int) -> Iterator[None]:
+    """Cut every write short that would make a file larger, as a full disk does."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_an_append_that_fails_is_raised_and_the_next_one_begins_a_new_line(tmp_path: Path) -> None:
     path = tmp_path / "a"
-    told = subprocess.run([sys.executable, "-c", FULL, str(path)], capture_output=True, text=True, timeout=60)
-    assert told.stderr == ""
-    assert told.stdout.splitlines()[0].startswith("failed")
-    assert told.stdout.splitlines()[1] == "['before']"
-    session = Session.read(path)
+    with Session.create(path) as session:
+        session.append(UserMessage("before"))
+        with no_file_larger_than(1_000), pytest.raises(OSError, match="too large"):
+            session.append(UserMessage("too long" * 200))
+        assert texts_of(session) == ["before"]
+        session.append(UserMessage("after"))
+    again = Session.read(path)
 
-    assert texts_of(session) == ["before", "after"]
-    assert problems_of(session) == [(3, "no JSON; skipped")]
+    assert texts_of(again) == texts_of(session) == ["before", "after"]
+    assert problems_of(again) == [(3, "no JSON; skipped")]
+    assert path.stat().st_size > 1_000
     assert path.read_bytes().split(b"\n")[2].startswith(b'{"id":"')
 
 
-def test_a_fork_that_fails_lets_its_file_go(tmp_path: Path) -> None:
-    session = Session.create(tmp_path / "a")
-    session.append(UserMessage("x" * 5_000))
-    script = """
-import resource, sys
-from agentcore.sessions import Session
-session = Session.read(sys.argv[1] + "/a")
-soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, hard))
-try:
-    session.fork(sys.argv[1] + "/b")
-except OSError:
-    print("failed")
-resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
-try:
-    Session.create(sys.argv[1] + "/c")
-except OSError:
-    print("failed")
-resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-Session.open(sys.argv[1] + "/b").close()
-Session.open(sys.argv[1] + "/c").close()
-"""
-    told = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, timeout=60)
-    session.close()
+def test_a_session_that_cannot_be_begun_or_forked_lets_its_file_go(tmp_path: Path) -> None:
+    with Session.create(tmp_path / "a") as session:
+        session.append(UserMessage("x" * 5_000))
+        with no_file_larger_than(1_000), pytest.raises(OSError, match="too large"):
+            session.fork(tmp_path / "b")
+        with no_file_larger_than(10), pytest.raises(OSError, match="too large"):
+            Session.create(tmp_path / "c")
 
-    assert (told.stdout, told.stderr) == ("failed\nfailed\n", "")
+    for name, problems in (
+        ("b", [(2, "cut off before its end; skipped")]),
+        ("c", [(1, "cut off before its end; skipped")]),
+    ):
+        with Session.open(tmp_path / name) as again:
+            assert problems_of(again) == problems
+            again.append(UserMessage("fine"))
+        assert texts_of(Session.read(tmp_path / name)) == ["fine"]
+
+
+def test_an_id_is_never_used_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = iter(["one", "one", "one", "two"])
+    monkeypatch.setattr("secrets.token_hex", lambda size: next(drawn))
+    with Session.create(tmp_path / "a") as session:
+        ids = [session.append(UserMessage("x")), session.append(UserMessage("y"))]
+
+    assert ids == ["one", "two"]
 
 
 def test_lines_are_appended_and_nothing_before_them_is_touched(tmp_path: Path) -> None:
