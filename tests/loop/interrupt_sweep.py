@@ -15,6 +15,7 @@ from __future__ import annotations
 import dis
 import faulthandler
 import json
+import linecache
 import logging
 import sys
 import threading
@@ -95,7 +96,7 @@ class Interrupter:
         if event == "opcode":
             if frame.f_lasti not in points_of(frame.f_code):
                 return self.local
-        elif event != "line" or self.mode != "lines" or _is_hand_over(frame):
+        elif event != "line" or self.mode != "lines" or _is_hand_over(frame) or _is_lock(frame):
             return self.local
         self.count += 1
         if self.count == self.at:
@@ -107,6 +108,14 @@ class Interrupter:
 def _is_hand_over(frame: FrameType) -> bool:
     """Tell the one line before which no signal is noticed: an event that counts as delivered is handed to `emit`."""
     return frame.f_code.co_name == "flush" and frame.f_lineno == _HAND_OVER
+
+
+def _is_lock(frame: FrameType) -> bool:
+    """Tell the lines that take a lock for a block: each is visited again at the block's end, before the lock is given back.
+
+    Between the two no signal is noticed, so a real one never leaves the lock taken.
+    """
+    return linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip() == "with self.lock:"
 
 
 def _hand_over_line() -> int:
