@@ -383,10 +383,13 @@ class PlainLines:
     def __init__(self, terminal: int, submitted: Callable[[str | None], object]) -> None:
         self._terminal = terminal
         self._submitted = submitted
+        self._started = False
 
     def start(self) -> None:
-        """Begin to read."""
-        start_daemon(self._run, "agentcore-lines")
+        """Begin to read, if that has not been done."""
+        if not self._started:
+            self._started = True
+            start_daemon(self._run, "agentcore-lines")
 
     def _run(self) -> None:
         pending = b""

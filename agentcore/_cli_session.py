@@ -74,7 +74,7 @@ class CommandLine:
     """
 
     def __init__(
-        self, agent: Agent, session: Session | None, settings: Settings, stack: ExitStack, *, as_json: bool
+        self, agent: Agent, session: Session | None, settings: Settings, stack: ExitStack, *, as_json: bool, once: bool
     ) -> None:
         self._agent = agent
         self._settings = settings
@@ -87,7 +87,7 @@ class CommandLine:
         live = not as_json and can_be_live(sys.stdout)
         self._view = self._open_view(as_json, live)
         self._stack.callback(self._view.close)
-        self._keyboard = self._read_lines(live)
+        self._keyboard = self._read_lines(live, once)
         if settings.ask_first:
             agent.before_tool_call = Approver(self._ask if self._keyboard is not None else None, _columns)
         agent.subscribe(self._on_event)
@@ -104,14 +104,16 @@ class CommandLine:
             view.note("This is plain text: pip install 'agentcore-loop[cli]' adds colours and tool calls that live.")
         return view
 
-    def _read_lines(self, live: bool) -> Keyboard | PlainLines | None:
+    def _read_lines(self, live: bool, once: bool) -> Keyboard | PlainLines | None:
         """Begin to read what is typed, if this process has the terminal to itself."""
         if not _has_terminal():
             return None
         terminal = sys.stdin.fileno()
         if not live:
             lines = PlainLines(terminal, self._submitted)
-            lines.start()
+            # What is typed may be for a pager that reads our output: until there is a question it is not ours.
+            if not once or sys.stdout.isatty():
+                lines.start()
             return lines
         keyboard = Keyboard(terminal, self._submitted, lambda: self._show_typing(keyboard))
         self._stack.callback(keyboard.close)
@@ -265,6 +267,8 @@ class CommandLine:
         if isinstance(self._view, LiveView):
             self._view.asks(tool_call_id, True)
         self._view.lines(question)
+        if isinstance(self._keyboard, PlainLines):
+            self._keyboard.start()
         self._turn_to("asking")
         try:
             while not signal.aborted and not self._ended:

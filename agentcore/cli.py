@@ -11,7 +11,6 @@ import stat
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
-from importlib import metadata
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -128,7 +127,7 @@ def _run(args: argparse.Namespace) -> int:
         print(f"agentcore {_version()}")
         return _DONE
     prompt = _prompt(args.prompt)
-    if prompt is None and (args.json or not sys.stdin.isatty()):
+    if prompt is None and (args.json or sys.stdin is None or not sys.stdin.isatty()):
         raise UsageError("there is no prompt: give one as an argument or through a pipe")
     with ExitStack() as stack:
         settings = _settings(args, stack)
@@ -136,7 +135,7 @@ def _run(args: argparse.Namespace) -> int:
         for number in (signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) == signal.SIG_DFL:  # not if it is to be ignored
                 stack.callback(signal.signal, number, signal.signal(number, _terminated))
-        command_line = CommandLine(agent, session, settings, stack, as_json=args.json)
+        command_line = CommandLine(agent, session, settings, stack, as_json=args.json, once=prompt is not None)
         return command_line.converse() if prompt is None else command_line.ask(prompt)
 
 
@@ -145,6 +144,8 @@ def _terminated(number: int, frame: Any) -> NoReturn:
 
 
 def _version() -> str:
+    from importlib import metadata  # slow to load, and for nothing else
+
     try:
         return metadata.version("agentcore-loop")
     except metadata.PackageNotFoundError:

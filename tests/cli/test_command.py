@@ -112,14 +112,20 @@ def test_json_prints_every_event_as_one_line_and_nothing_else(capfd: pytest.Capt
     assert err == "Asking m.\n" or err == ""
 
 
-def test_what_is_asked_comes_from_the_argument_and_then_from_the_pipe(tmp_path: Path) -> None:
+def test_what_is_asked_comes_from_the_argument_and_then_from_the_pipe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "notes").write_text("first\nsecond\n")
     with server_of(says("One."), says("Two."), says("Three.")) as server:
-        run_command(*asking(server, "Summarise."), cwd=tmp_path, stdin="first\nsecond\n")
-        run_command(*asking(server), cwd=tmp_path, stdin="Only this.\n")
-        run_command(*asking(server, "Only that."), cwd=tmp_path)
+        for arguments in (["Summarise."], []):
+            with open("notes") as piped:
+                monkeypatch.setattr("sys.stdin", piped)
+                assert main(asking(server, *arguments)) == 0
+        monkeypatch.setattr("sys.stdin", None)
+        assert main(asking(server, "Only that.")) == 0
 
     asked = [request.json()["messages"][-1]["content"] for request in server.requests]
-    assert asked == ["Summarise.\n\nfirst\nsecond", "Only this.", "Only that."]
+    assert asked == ["Summarise.\n\nfirst\nsecond", "first\nsecond", "Only that."]
 
 
 def test_a_pipe_that_stays_open_is_waited_for_and_says_so(

@@ -446,3 +446,26 @@ def test_a_process_that_is_suspended_leaves_the_terminal_and_takes_it_again(open
     assert server.requests[0].json()["messages"][-1]["content"] == "half a line"
     assert {"between", "icanon", "› half a line", "I see."} <= set(screen)
     assert "› half a" not in screen
+
+
+def test_a_prompt_whose_output_is_read_by_another_program_leaves_the_keyboard_to_it_but_for_questions(
+    open_terminal: OpenTerminal,
+) -> None:
+    gate = Gate()
+    calls = [("bash", {"command": "echo one"})]
+    with gate, server_of(says("I begin.\n", Stall(gate), calls=calls), says("I end.")) as server:
+        terminal = open_terminal()
+        ask = f"python -m agentcore --model m --base-url {server.url}/v1 go"
+        terminal.enter(f"{ask} | (read line; echo out: $line; read key </dev/tty; echo key: $key; cat)")
+        terminal.wait_for("out: I begin.")
+        terminal.enter("for the pager")
+        terminal.wait_for("key: for the pager")
+        gate.open()
+        terminal.wait_for("y yes · n no, and why · a always ?")
+        terminal.enter("y")
+        screen = terminal.wait_for(lambda screen: screen[-1] == PROMPT)
+
+    assert "I end." in screen
+    assert "  one" in screen
+    roles = [message["role"] for message in server.requests[1].json()["messages"]]
+    assert roles == ["system", "user", "assistant", "tool"]
