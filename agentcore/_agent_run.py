@@ -240,13 +240,12 @@ def _cost(run: Run) -> float | None:
 def _running_calls(run: Run) -> tuple[RunningCall, ...]:
     batch = run.batch
     records = batch.records if batch is not None else ()
-    now = time.monotonic()
     running = []
     for record in records:
-        # Read once each: the thread of the run may go on meanwhile.
+        # Read once each, and the clock after that: the thread of the run may go on meanwhile.
         started, thread_name = record.started_at, record.thread_name
         if record.state == "running" and started is not None and thread_name is not None:
-            running.append(RunningCall(record.call.id, record.call.name, now - started, thread_name))
+            running.append(RunningCall(record.call.id, record.call.name, time.monotonic() - started, thread_name))
     return tuple(running)
 
 
