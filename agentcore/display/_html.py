@@ -138,7 +138,10 @@ def _call(call: CallState) -> str:
         f'<summary style="cursor:pointer"><span style="color:{colour}" title="{words}">{mark}</span> {label} '
         f'<span style="{_FAINT}">{words}{took}</span></summary>'
     )
-    parts = [_arguments(call.args), *_result_parts(call.content, call.details, call.state == "failed")]
+    failed = call.state == "failed"
+    # A diff says more clearly than the arguments what was to be done.
+    arguments = [] if diff_of(call.details) and not failed else [_arguments(call.args)]
+    parts = [*arguments, *_result_parts(call.content, call.details, failed)]
     body = "\n".join(part for part in parts if part)
     return f'<details{is_open} style="margin:.4em 0;padding:.1em .7em;border-left:3px solid {colour}">{summary}\n{body}\n</details>'
 

@@ -11,17 +11,15 @@ from typing import Any
 
 import pytest
 
-nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed: no notebook can be read")
 pytest.importorskip("ipykernel", reason="ipykernel is not installed: no notebook can be run")
-nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed: no notebook can be run")
 
-from jupyter_client import KernelManager  # noqa: E402
-from jupyter_client.kernelspec import KernelSpec  # noqa: E402
+from jupyter_client import KernelManager
+from jupyter_client.kernelspec import KernelSpec
 
-from agentcore import Agent  # noqa: E402
-from agentcore.display import notebook  # noqa: E402
-from agentcore.testing import scripted, scripted_model  # noqa: E402
-from tests.display.test_html import page  # noqa: E402
+from agentcore import Agent
+from agentcore.display import notebook
+from agentcore.testing import scripted, scripted_model
+from tests.display.test_html import page
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "notebook.ipynb"
@@ -205,6 +203,8 @@ def test_hostile_texts_are_harmless_in_the_notebook(kernel: Kernel) -> None:
 
 
 def test_the_example_runs_and_can_be_read_without_a_kernel(tmp_path: Path) -> None:
+    nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed: no notebook can be read")
+    nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed: no notebook can be run whole")
     book = nbformat.read(EXAMPLE, as_version=4)
     command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     client = nbclient.NotebookClient(book, timeout=SECONDS, resources={"metadata": {"path": str(tmp_path)}})
