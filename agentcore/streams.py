@@ -15,12 +15,15 @@ from functools import partial
 from queue import Empty
 from threading import get_ident
 from types import TracebackType
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from agentcore._scope import entered, is_inside
 from agentcore._workers import Mailbox, start_daemon
 from agentcore.abort import AbortController, AbortSignal
 from agentcore.errors import StreamStateError
+
+if TYPE_CHECKING:
+    from agentcore.messages import AgentMessage
 
 __all__ = ["EventStream"]
 
@@ -198,7 +201,7 @@ class EventStream(Generic[_E]):
         """The signal that the run looks at."""
         return self._controller.signal
 
-    def result(self, timeout: float | None = None) -> list[Any]:
+    def result(self, timeout: float | None = None) -> list[AgentMessage]:
         """Wait for the run's end; return its new messages, or raise what it raised.
 
         It needs no reader: a bound on the queue is lifted. Raises `TimeoutError` after `timeout` seconds.

@@ -191,7 +191,7 @@ assert_type(run_agent_loop_continue(context, config, emit), list[AgentMessage])
 run_agent_loop(3, context, config, emit)  # type: ignore[arg-type]
 
 with agent_loop(UserMessage("hello"), context, config) as stream:
-    assert_type(stream, EventStream)
+    assert_type(stream, EventStream[AgentEvent])
     for event in stream:
         emit(event)
     assert_type(stream.result(timeout=5), list[AgentMessage])
