@@ -16,6 +16,7 @@ from agentcore.messages import ErrorInfo
 from agentcore.providers._assembler import Assembler, Events
 from agentcore.providers._call_matching import CallMatcher
 from agentcore.providers._exchange import Incoming, Reading
+from agentcore.providers._replay import clean_json
 from agentcore.providers._request import RequestFailed
 from agentcore.providers._stop_reasons import stop_reason
 
@@ -62,6 +63,10 @@ def read_whole(document: Any, incoming: Incoming, assembler: Assembler) -> Event
         no_answer = ErrorInfo("protocol", "the response holds no answer")
         reader.failure = incoming.error(document) if choices is None else no_answer
     return (*events, *reader.end())
+
+
+class _Pieces(list[str]):
+    """A text as it comes."""
 
 
 class _Reader:
@@ -183,12 +188,17 @@ class _Reader:
         return [event for item in details if isinstance(item, dict) for event in self._detail(item, speaks)]
 
     def _detail(self, detail: dict[str, Any], speaks: bool) -> Events:
-        key = (str(detail.get("index")), str(detail.get("type")))
+        key = tuple(
+            name if isinstance(name, (int, str)) else None for name in (detail.get("index"), detail.get("type"))
+        )
         kept = self._details.setdefault(key, {})
         said = ""
         for name, value in detail.items():
             if name in _DETAIL_TEXTS and isinstance(value, str):
-                kept.setdefault(name, []).append(value)
+                pieces = kept.get(name)
+                if not isinstance(pieces, _Pieces):
+                    pieces = kept[name] = _Pieces()
+                pieces.append(value)
                 said += value
             elif value is not None:
                 kept[name] = value
@@ -253,10 +263,10 @@ class _Reader:
         if not self._signed:
             return ()
         details = [
-            {name: "".join(value) if isinstance(value, list) else value for name, value in detail.items()}
+            {name: "".join(value) if isinstance(value, _Pieces) else value for name, value in detail.items()}
             for detail in self._details.values()
         ]
-        return self._assembler.provider_content({"reasoning_details": details})
+        return self._assembler.provider_content(clean_json({"reasoning_details": details}))
 
 
 def _first_choice(choices: Any) -> dict[str, Any] | None:

@@ -158,6 +158,9 @@ def exchange(
                     last = adapter.read_whole(incoming.json(), incoming, assembler)
                 else:
                     last = yield from adapter.read_stream(incoming, assembler)
+        except RecursionError:
+            deep = RequestFailed(ErrorInfo("protocol", "the response is nested too deep to be read"))
+            raise deep from None
         except RequestFailed as failure:
             raise _with_hint(failure, request, adapter.key_providers(model)) from None
     except RequestFailed as failure:

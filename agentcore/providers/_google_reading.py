@@ -2,12 +2,14 @@
 
 Every chunk is a whole response of its own with parts that continue those before it: text goes on as long as it is of
 one kind, calls come whole. A `finishReason` is not the end (with code execution one comes in the middle): the last one
-counts, once the body has ended.
+counts, once the body has ended. Since no event says that, some seconds of silence after a `finishReason` end it too: some
+servers keep the connection open.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,11 +18,15 @@ from agentcore.messages import ErrorInfo
 from agentcore.providers._assembler import Assembler, Events
 from agentcore.providers._exchange import Incoming, Reading
 from agentcore.providers._replay import clean_json
+from agentcore.providers._request import RequestFailed
 from agentcore.providers._stop_reasons import stop_reason
 
 __all__ = ["read_stream", "read_whole"]
 
 _OWN_PARTS = ("executableCode", "codeExecutionResult", "toolCall", "toolResponse")
+_PATIENCE_AT_THE_END = 5.0
+"""Seconds to wait for more once a reason for the end is known."""
+
 _SAFE = ("", "BLOCK_REASON_UNSPECIFIED")
 
 
@@ -28,12 +34,17 @@ def read_stream(incoming: Incoming, assembler: Assembler) -> Reading:
     """Yield the events of a streamed response, return the last ones."""
     reader = _Reader(incoming, assembler)
     read, parse = reader.read, incoming.data
-    for _, data in incoming:
-        if data == "[DONE]":  # a foreign word that some gateways add
-            continue
-        yield from read(parse(data))
-        if reader.failure is not None:
-            break
+    try:
+        for _, data in incoming:
+            if data == "[DONE]":  # a foreign word that some gateways add
+                continue
+            yield from read(parse(data))
+            if reader.failure is not None:
+                break
+    except RequestFailed as failure:
+        # Only silence: a body that breaks off may have had more to say.
+        if not reader.may_end or failure.error.kind != "timeout":
+            raise
     return reader.end()
 
 
@@ -57,6 +68,7 @@ class _Reader:
         self._explanation = ""
         self._blocked = False
         self._counts: dict[str, int] = {}
+        self.may_end = False
         self.failure: ErrorInfo | None = None
 
     def read(self, chunk: Any) -> Events:
@@ -90,7 +102,14 @@ class _Reader:
         if reason and reason != "FINISH_REASON_UNSPECIFIED":
             self._reason = reason
             self._explanation = _string(candidate, "finishMessage")
+            self._expect_end(True)
+        elif events and self.may_end:
+            self._expect_end(False)
         return events
+
+    def _expect_end(self, soon: bool) -> None:
+        self.may_end = soon
+        self._incoming.expect_end(_PATIENCE_AT_THE_END if soon else math.inf)
 
     # --- parts ------------------------------------------------------------------------------------------------------
 

@@ -14,8 +14,8 @@ What it gives:
   on what stands before them, so that a longer transcript begins with the same ids and caches of prompts stay good;
 - thinking, blocks of the provider, signed text and the signatures of calls unchanged if the message came from the same
   provider, api and model; otherwise thinking as text (left out when it was redacted) and nothing signed;
-- no text that is blank, unless it is signed; no lone surrogates; call arguments that JSON can hold, `{}` where the
-  model gave none that could be read;
+- no text that is blank, unless it is signed; no lone surrogates; call arguments and blocks of the provider that JSON can
+  hold, `{}` for arguments that could not be read;
 - for a model without image input a short note in the place of each image. Images in an assistant message are only left
   to the model that made them.
 
@@ -52,6 +52,8 @@ _TOOL_NAME = re.compile("[a-zA-Z0-9_-]{1,64}")
 _NOT_IN_A_NAME = re.compile("[^a-zA-Z0-9_-]")
 _LONGEST_NAME = 64
 _DIGEST_LENGTH = 8
+# Deeper than anything that means something, and shallow enough for whatever copies or writes a request afterwards.
+_DEEPEST = 200
 _ALPHANUMERIC = string.digits + string.ascii_letters
 
 
@@ -96,16 +98,15 @@ def replayable(
     """
     rule, names = IdRule() if ids is None else ids, frozenset(tool_names)
     key = ((model.provider, model.api if api is None else api, model.id), "image" in model.input, rule, names)
-    known = memo.get("replay") if memo is not None else None
-    given = list(messages)
+    memo = {} if memo is None else memo
+    known, given = memo.get("replay"), list(messages)
     if not isinstance(known, _Transcript) or known.key != key or not known.is_beginning_of(given):
         known = _Transcript(key)
-    if memo is not None:
-        # Taken out while it grows: an interrupt in the middle must not leave half a turn to build on.
-        memo.pop("replay", None)
+    # Taken out while it grows: an interrupt in the middle must not leave half a turn to build on.
+    if memo.pop("replay", None) is not known:
+        _forget_what_is_no_longer_sent(memo)
     known.add(given)
-    if memo is not None:
-        memo["replay"] = known
+    memo["replay"] = known
     return known.replayed.copy()
 
 
@@ -113,16 +114,34 @@ def written_once(
     memo: dict[str, Any], model: Model, message: _Message, write: Callable[[_Message], _Written]
 ) -> _Written:
     """Return `write(message)`, made once in a run for each message and model; nobody may change it."""
-    model_and_known = memo.get("written")
-    if model_and_known is None or model_and_known[0] is not model:
-        model_and_known = memo["written"] = (model, {})
-    known: dict[int, tuple[Any, Any]] = model_and_known[1]
-    entry = known.get(id(message))
-    # The message is kept beside what was made of it, so that no other one gets its id.
+    kept = memo.get("written")
+    if not isinstance(kept, _Kept) or kept.model is not model:
+        kept = memo["written"] = _Kept(model)
+    entry = kept.entries.get(id(message))
     if entry is None:
-        entry = known[id(message)] = (message, write(message))
+        entry = kept.before.get(id(message)) or (message, write(message))
+        kept.entries[id(message)] = entry
     written: _Written = entry[1]
     return written
+
+
+@attrs.define(eq=False)
+class _Kept:
+    """What was written of messages for a model, by their ids, with the messages, so that no other one gets its id.
+
+    `before` is what requests needed before the transcript last began anew: of it is taken what is still needed.
+    """
+
+    model: Model
+    entries: dict[int, tuple[Any, Any]] = attrs.field(factory=dict)
+    before: dict[int, tuple[Any, Any]] = attrs.field(factory=dict)
+
+
+def _forget_what_is_no_longer_sent(memo: dict[str, Any]) -> None:
+    """A hook that makes every message anew for each request must not have them all kept until the end of the run."""
+    kept = memo.get("written")
+    if isinstance(kept, _Kept):
+        memo["written"] = _Kept(kept.model, {}, kept.entries)
 
 
 _Key = tuple[tuple[str, str, str], bool, IdRule, frozenset[str]]
@@ -271,7 +290,9 @@ class _Writer:
                 blocks.append(self._call(block, same))
             elif isinstance(block, ProviderContent):
                 if same and (block.provider, block.api) == self._origin[:2]:
-                    blocks.append(block)
+                    data = clean_json(block.data)
+                    if isinstance(data, dict):
+                        blocks.append(block if data == block.data else attrs.evolve(block, data=data))
             elif isinstance(block, ImageContent):
                 blocks.append(block if same and self._reads_images else _note(block))
             elif isinstance(block, ThinkingContent):
@@ -343,22 +364,30 @@ def clean_text(text: str) -> str:
 def clean_json(value: Any) -> Any:
     """Return a copy of data with every text in it clean, and whatever JSON cannot hold as the nearest thing to it."""
     try:
-        return _clean(value)
+        return _clean(value, _DEEPEST)
     except RecursionError:
-        return _clean(json_safe(value))  # which cuts off what is too deep
+        return _clean(json_safe(value), _DEEPEST)  # which cuts off what is too deep
 
 
-def _clean(value: Any) -> Any:
+def _clean(value: Any, levels: int) -> Any:
     if isinstance(value, str):
         return clean_text(value)
+    if not levels:
+        raise RecursionError
+    levels -= 1
     if isinstance(value, dict):
-        return {clean_text(key) if isinstance(key, str) else str(key): _clean(item) for key, item in value.items()}
+        return {_clean_key(key): _clean(item, levels) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_clean(item) for item in value]
-    return value if value is None or isinstance(value, (bool, int)) else _plain(value)
+        return [_clean(item, levels) for item in value]
+    return value if value is None or isinstance(value, bool) else _plain(value, levels)
 
 
-def _plain(value: Any) -> Any:
+def _clean_key(key: Any) -> str:
+    return clean_text(key if isinstance(key, str) else str(key))
+
+
+def _plain(value: Any, levels: int) -> Any:
     if isinstance(value, float) and math.isfinite(value):
         return value
-    return _clean(json_safe(value))
+    nearest = json_safe(value)
+    return nearest if isinstance(nearest, int) else _clean(nearest, levels)

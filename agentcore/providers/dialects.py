@@ -57,6 +57,9 @@ class Dialect:
     - `system_role`: the role of the system prompt.
     - `include_usage`: whether to ask for usage in the stream (`stream_options`).
     - `levels`: for each thinking level the fields that ask for it. Only sent for a model with `reasoning=True`.
+    - `openai_efforts`: whether a level that is not in `levels` goes as the `reasoning_effort` that is nearest to it among
+      those that OpenAI's model of that id takes. Having no level is then the same as `off`: the word `none`, if it takes
+      that. Set in `compat` it stands in place of the vendor's `levels`.
     - `budget_field`: where a thinking budget in tokens goes, as a path; in place of what the level says there.
     - `reasoning_field`: under which name the thinking of the same model goes back in assistant messages: a string
       field, `content` for Mistral's list of parts, or `None` for not at all.
@@ -79,6 +82,7 @@ class Dialect:
     system_role: str = "system"
     include_usage: bool = True
     levels: Mapping[str, Mapping[str, Any]] = attrs.field(factory=lambda: _efforts("low low medium high high high"))
+    openai_efforts: bool = False
     budget_field: tuple[str, ...] = attrs.field(default=(), converter=_words)
     reasoning_field: str | None = "reasoning_content"
     reasoning_required: bool = False
@@ -95,7 +99,6 @@ class Dialect:
 
 GENERIC = Dialect()
 
-_OPENAI_LEVELS = _efforts("minimal low medium high xhigh xhigh")
 _THINKING = _switch("thinking", {"type": "enabled"}, {"type": "disabled"})
 
 DIALECTS: tuple[Dialect, ...] = (
@@ -103,7 +106,8 @@ DIALECTS: tuple[Dialect, ...] = (
         name="openai",
         hosts=("api.openai.com",),
         max_tokens_field="max_completion_tokens",
-        levels=_OPENAI_LEVELS,
+        levels={},
+        openai_efforts=True,
         reasoning_field=None,
         prompt_cache=True,
     ),
@@ -111,7 +115,8 @@ DIALECTS: tuple[Dialect, ...] = (
         name="azure",
         hosts=("openai.azure.com", "services.ai.azure.com", "cognitiveservices.azure.com"),
         max_tokens_field="max_completion_tokens",
-        levels=_OPENAI_LEVELS,
+        levels={},
+        openai_efforts=True,
         reasoning_field=None,
         prompt_cache=True,
         key_header="api-key",
@@ -202,7 +207,7 @@ DIALECTS: tuple[Dialect, ...] = (
         tool_ids=IdRule("a-zA-Z0-9_-", 40),
         metadata=False,
     ),
-    Dialect(name="copilot", hosts=("githubcopilot.com",), reasoning_field=None, levels=_OPENAI_LEVELS),
+    Dialect(name="copilot", hosts=("githubcopilot.com",), reasoning_field=None, levels={}, openai_efforts=True),
 )
 """The vendors that are known; a vendor is one by `name` or by a host that is, or ends in, one of `hosts`."""
 
@@ -220,8 +225,10 @@ def dialect_of(model: Model) -> Dialect:
     if unknown:
         raise ValueError(f"`Model.compat` has unknown keys {unknown}; it takes {', '.join(sorted(fields))}")
     overrides = dict(model.compat)
-    if isinstance(overrides.get("levels"), Mapping):
-        overrides["levels"] = {**dialect.levels, **overrides["levels"]}
+    levels = overrides.get("levels", {})
+    if isinstance(levels, Mapping):
+        known = {} if overrides.get("openai_efforts") else dialect.levels
+        overrides["levels"] = {**known, **levels}
     try:
         return attrs.evolve(dialect, **overrides)
     except (TypeError, ValueError, re.error) as error:

@@ -17,9 +17,11 @@ from agentcore.events import StreamEvent
 from agentcore.messages import AssistantMessage, ToolResultMessage, UserMessage
 from agentcore.models import Model, ThinkingLevel
 from agentcore.providers._chat_reading import read_stream, read_whole
-from agentcore.providers._exchange import Adapter, endpoint_url, exchange
+from agentcore.providers._exchange import Adapter, endpoint_url, exchange, with_body
 from agentcore.providers._replay import clean_text, replayable, written_once
 from agentcore.providers._request import merge_headers
+from agentcore.providers._thinking_levels import nearest, openai_efforts
+from agentcore.providers._tool_schema import object_schema
 from agentcore.providers.dialects import GENERIC, Dialect, dialect_of
 
 __all__ = ["build_request", "read_stream", "stream"]
@@ -62,17 +64,15 @@ def build_request(model: Model, context: ModelContext, options: StreamOptions) -
         payload["metadata"] = options.metadata
     payload.update(_reasoning(model, dialect, options))
     payload.update(_caching(dialect, options))
-    payload.update(dialect.body)
-    if not context.tools:
+    payload = with_body(payload, dialect.body)
+    if not payload.get("tools"):
         for field in ("tools", "tool_choice", "parallel_tool_calls"):
             payload.pop(field, None)
     return payload
 
 
 def _tool(tool: Any) -> dict[str, Any]:
-    parameters = tool.parameters
-    if "properties" not in parameters or "type" not in parameters:
-        parameters = {"type": "object", "properties": {}, **parameters}
+    parameters = object_schema(tool.parameters)
     function = {"name": tool.name, "description": clean_text(tool.description), "parameters": parameters}
     return {"type": "function", "function": function}
 
@@ -80,14 +80,27 @@ def _tool(tool: Any) -> dict[str, Any]:
 def _reasoning(model: Model, dialect: Dialect, options: StreamOptions) -> dict[str, Any]:
     """Return the fields that ask for the thinking level."""
     level = options.reasoning
-    if level is None or not model.reasoning:
+    if not model.reasoning:
         return {}
-    fields = dict(dialect.levels.get(level.value, {}))
+    if dialect.openai_efforts:
+        level = level or ThinkingLevel.OFF
+    if level is None:
+        return {}
+    fields = dict(dialect.levels[level.value]) if level.value in dialect.levels else _effort(model, dialect, level)
+    if level is ThinkingLevel.OFF:
+        return fields
     budget = (options.thinking_budgets or {}).get(level.value)
-    if budget is not None and dialect.budget_field and level is not ThinkingLevel.OFF:
+    if budget is not None and dialect.budget_field:
         first, *rest = dialect.budget_field
         fields[first] = {rest[0]: budget} if rest else budget
     return fields
+
+
+def _effort(model: Model, dialect: Dialect, level: ThinkingLevel) -> dict[str, Any]:
+    words = openai_efforts(model.id) if dialect.openai_efforts else ()
+    if level is ThinkingLevel.OFF:
+        return {"reasoning_effort": "none"} if "none" in words else {}
+    return {"reasoning_effort": nearest(level, words)} if words else {}
 
 
 def _caching(dialect: Dialect, options: StreamOptions) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from agentcore.events import StreamEvent
 from agentcore.messages import AssistantMessage, ToolResultMessage
 from agentcore.models import Model, ThinkingLevel
 from agentcore.providers._exchange import Adapter, endpoint_url, exchange, with_body
-from agentcore.providers._replay import IdRule, ReplayMessage, clean_text, replayable, written_once
+from agentcore.providers._replay import IdRule, ReplayMessage, clean_json, clean_text, replayable, written_once
 from agentcore.providers._request import merge_headers
 from agentcore.providers._responses_reading import read_stream, read_whole
 from agentcore.providers._thinking_levels import nearest, openai_efforts
@@ -180,7 +180,7 @@ def _object(text: str | None) -> dict[str, Any]:
         value = json.loads(text or "{}")
     except (ValueError, RecursionError):
         return {}
-    return value if isinstance(value, dict) else {}
+    return clean_json(value) if isinstance(value, dict) else {}
 
 
 # --- the address ----------------------------------------------------------------------------------------------------

@@ -185,8 +185,8 @@ def test_the_limit_of_the_answer_has_the_name_the_server_knows(provider: str, fi
 @pytest.mark.parametrize(
     ("provider", "level", "fields"),
     [
-        ("openai", "minimal", {"reasoning_effort": "minimal"}),
-        ("openai", "max", {"reasoning_effort": "xhigh"}),
+        ("openai", "minimal", {"reasoning_effort": "low"}),
+        ("openai", "max", {"reasoning_effort": "high"}),
         ("openai", "off", {}),
         ("", "minimal", {"reasoning_effort": "low"}),
         ("", "off", {}),
@@ -214,6 +214,64 @@ def test_the_thinking_level_is_asked_for_in_the_servers_words(
     assert {name: asked[name] for name in names & asked.keys()} == fields
     assert not names & not_able.keys()
     assert not names & not_asked.keys()
+
+
+@pytest.mark.parametrize("provider", ["openai", "azure", "copilot"])
+@pytest.mark.parametrize(
+    ("id", "words"),
+    [
+        ("gpt-5-mini", [None, None, "minimal", "low", "medium", "high", "high", "high"]),
+        ("gpt-5.1", ["none", "none", "low", "low", "medium", "high", "high", "high"]),
+        ("gpt-5.2", ["none", "none", "low", "low", "medium", "high", "xhigh", "xhigh"]),
+        ("gpt-5-pro", [None, None, *["high"] * 6]),
+        ("o3", [None, None, "low", "low", "medium", "high", "high", "high"]),
+        ("my-deployment", [None, None, "low", "low", "medium", "high", "high", "high"]),
+    ],
+)
+def test_openais_models_hear_only_the_words_of_effort_that_they_take(provider: str, id: str, words: list[Any]) -> None:
+    levels: list[Any] = [None, "off", "minimal", "low", "medium", "high", "xhigh", "max"]
+
+    sent = [request(provider=provider, id=id, reasoning=True, options=StreamOptions(reasoning=at)) for at in levels]
+
+    assert [payload.get("reasoning_effort") for payload in sent] == words
+    assert not any(
+        "reasoning_effort" in request(provider=provider, id=id, options=StreamOptions(reasoning=at)) for at in levels
+    )  # type: ignore[arg-type]
+
+
+def test_words_of_effort_can_be_set_for_a_model() -> None:
+    def efforts(*levels: Any, **fields: Any) -> list[Any]:
+        asked = [request(reasoning=True, options=StreamOptions(reasoning=level), **fields) for level in levels]
+        return [payload.get("reasoning_effort") for payload in asked]
+
+    own = {"levels": {"max": {"reasoning_effort": "ultra"}, "off": {"reasoning_effort": "never"}}}
+
+    assert efforts("high", "max", "off", None, provider="openai", compat=own) == ["high", "ultra", "never", "never"]
+    assert efforts("high", "max", "off", None, compat=own) == ["high", "ultra", "never", None]
+    # A gateway in front of OpenAI's models.
+    assert efforts("max", None, id="gpt-5.6-sol", compat={"openai_efforts": True}) == ["max", "none"]
+    assert efforts("max", None, id="gpt-5.6-sol", compat={**own, "openai_efforts": True}) == ["ultra", "never"]
+    assert efforts("high", None, provider="openai", compat={"openai_efforts": False}) == [None, None]
+
+
+def test_fields_of_the_model_join_those_of_the_request() -> None:
+    body = {"stream_options": {"include_obfuscation": False}, "seed": 7, "tools": [{"type": "web_search"}]}
+
+    payload = request(compat={"body": body})
+
+    assert payload["stream_options"] == {"include_usage": True, "include_obfuscation": False}
+    assert (payload["seed"], payload["tools"]) == (7, [{"type": "web_search"}])
+    assert body["stream_options"] == {"include_obfuscation": False}
+
+
+def test_a_choice_at_the_top_of_a_tools_schema_becomes_one_object() -> None:
+    schema = {"anyOf": [{"properties": {"a": {"type": "string"}}}, {"properties": {"b": {"type": "integer"}}}]}
+    tool = AgentTool("f", "F", "d", schema, lambda *given: "ok")
+
+    (sent,) = request(tools=[tool])["tools"]
+
+    properties = {"a": {"type": "string"}, "b": {"type": "integer"}}
+    assert sent["function"]["parameters"] == {"type": "object", "properties": properties}
 
 
 def test_a_thinking_budget_goes_where_the_server_takes_one() -> None:

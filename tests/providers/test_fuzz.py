@@ -1,16 +1,20 @@
 """Whatever a server sends, reading it ends in one message: an error at worst, never an exception."""
 
+import copy
 import json
+import math
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agentcore import AssistantMessage, DoneEvent, UserMessage
+from agentcore import AssistantMessage, DoneEvent, TextContent, ThinkingContent, UserMessage
+from agentcore.content import ProviderContent
 from agentcore.providers._request import CheckedRequest, HttpRequest
-from agentcore.testing.sse_server import sse
-from tests.providers.wire_support import BY_API, WIRES, Wire, message_of
+from agentcore.testing.sse_server import Reply, sse
+from tests.providers.wire_support import BY_API, CHAT, RESPONSES, WIRES, Wire, ask, message_of, served
 
 each_wire = pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.api)
 some = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
@@ -159,7 +163,28 @@ def test_data_that_is_nested_too_deep_is_an_error(wire: Wire) -> None:
     assert message_of(wire.events(sse(deep, *wire.turn))).stop_reason == "error"
 
 
+def test_data_that_is_nested_nearly_too_deep_is_an_error_at_worst() -> None:
+    """What can just be parsed may be too deep for what is done with it."""
+
+    def replies() -> Iterator[Reply]:
+        for depth in depths:
+            usage = '{"a":' * depth + "0" + "}" * depth
+            yield Reply(sse('{"usage":?,"choices":[{"delta":{},"finish_reason":"stop"}]}'.replace("?", usage)))
+
+    depths = [500, 900, 5_000]  # how deep a parser goes differs with the version of Python
+    with served(CHAT, list(replies())) as (_, model):
+        messages = [message_of(ask(model)) for _ in depths]
+
+    assert {message.stop_reason for message in messages} <= {"stop", "error"}
+    assert messages[0].stop_reason == "stop"
+    assert {message.error.kind for message in messages if message.error} <= {"protocol"}
+
+
 OWN = {
+    "openai-completions": lambda data: [
+        {"choices": [{"delta": {"reasoning_details": [{"type": "x", "signature": "s", "index": data, "data": data}]}}]},
+        {"choices": [{"delta": {"content": "hi", "extra": data}, "finish_reason": "stop"}]},
+    ],
     "anthropic-messages": lambda data: [
         {"type": "content_block_start", "index": 0, "content_block": {"type": "x", "data": data}},
         {"type": "content_block_stop", "index": 0},
@@ -186,7 +211,56 @@ def test_what_json_cannot_hold_in_a_block_of_the_provider_stops_no_later_request
     message = wire.read(*payloads)
 
     assert message.stop_reason == "stop"
-    CheckedRequest.of(HttpRequest("http://host/", {}, wire.build(UserMessage("hi"), message, UserMessage("on"))))
+    assert any(isinstance(block, ProviderContent) for block in message.content)
+    payload = wire.build(UserMessage("hi"), message, UserMessage("on"))
+    CheckedRequest.of(HttpRequest("http://host/", {}, copy.deepcopy(payload)))
+
+
+def nested(depth: int) -> Any:
+    data: Any = "x"
+    for _ in range(depth):
+        data = [data]
+    return data
+
+
+UNSENDABLE = {
+    "not a number": math.nan,
+    "infinity": -math.inf,
+    "half a character": {"\udfff": "\ud800"},
+    "deep": nested(5_000),
+    "key and set": {1: {2}},
+    "digits": 10**5_000,
+    "bytes": b"\0",
+}
+
+
+@pytest.mark.parametrize("name", UNSENDABLE)
+@each_wire
+def test_what_json_cannot_hold_in_a_transcript_stops_no_request(wire: Wire, name: str) -> None:
+    data = UNSENDABLE[name]
+    model = wire.model()
+    origin = {"api": model.api, "provider": model.provider, "model": model.id}
+    own = ProviderContent(model.provider, model.api, {"type": "x", "data": data})
+    message = AssistantMessage([own, TextContent("hi")], **origin)
+
+    payload = wire.build(UserMessage("hi"), message, UserMessage("on"))
+
+    # It is still there, and can be copied for a hook and sent.
+    assert '"type":"x"' in CheckedRequest.of(HttpRequest("http://host/", {}, copy.deepcopy(payload))).body.decode()
+    assert message.content[0] == own
+
+
+@pytest.mark.parametrize("data", ["NaN", '"\\ud800"', "[" * 900 + "]" * 900], ids=lambda data: data[:9])
+def test_what_json_cannot_hold_in_encrypted_reasoning_stops_no_request(data: str) -> None:
+    model = RESPONSES.model()
+    signature = f'{{"type":"reasoning","encrypted_content":"c","data":{data}}}'
+    origin = {"api": model.api, "provider": model.provider, "model": model.id}
+    message = AssistantMessage([ThinkingContent("hm", signature), TextContent("hi")], **origin)
+
+    payload = RESPONSES.build(UserMessage("hi"), message, UserMessage("on"))
+
+    assert payload["input"][1]["type"] == "reasoning"
+    CheckedRequest.of(HttpRequest("http://host/", {}, copy.deepcopy(payload)))
 
 
 def test_every_api_is_here() -> None:

@@ -2,16 +2,19 @@
 
 import copy
 import json
+import threading
 from typing import Any
 
 import pytest
 
 from agentcore import (
+    AbortController,
     AgentTool,
     AssistantMessage,
     ErrorInfo,
     ImageContent,
     Model,
+    ModelContext,
     StreamOptions,
     TextContent,
     ThinkingContent,
@@ -19,10 +22,13 @@ from agentcore import (
     ToolResultMessage,
     Usage,
     UserMessage,
+    stream_response,
 )
 from agentcore.content import ProviderContent
+from agentcore.events import TextDeltaEvent
+from agentcore.providers import _google_reading
 from agentcore.providers.google_generative_ai import _ADAPTER
-from agentcore.testing.sse_server import Reply, json_reply, sse
+from agentcore.testing.sse_server import Cut, Gate, Reply, Stall, json_reply, sse
 from tests.providers.wire_support import (
     ARGUMENTS,
     GOOGLE,
@@ -565,6 +571,80 @@ def test_a_reason_to_finish_is_not_the_end_and_the_last_one_counts() -> None:
     )
 
     assert (message.text, message.raw_stop_reason) == ("ab", "MAX_TOKENS")
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_google_reading, "_PATIENCE_AT_THE_END", 0.2)
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("after", [(), ({"usageMetadata": {"promptTokenCount": 5, "candidatesTokenCount": 2}},)])
+def test_silence_after_a_reason_to_finish_ends_the_answer_of_a_server_that_keeps_the_connection_open(
+    after: tuple[Any, ...],
+) -> None:
+    with served(GOOGLE, Reply([sse(candidate({"text": "hi"}, finish="STOP"), *after), Stall()])) as (server, model):
+        message = message_of(ask(model))
+
+        assert (message.text, message.stop_reason, message.raw_stop_reason) == ("hi", "stop", "STOP")
+        assert (message.usage is not None) is bool(after)
+        assert server.connections[0].closed.wait(2)
+        assert server.connections[0].closed_by == "client"
+
+
+@pytest.mark.usefixtures("impatient")
+def test_what_still_comes_after_a_reason_to_finish_is_taken_and_waited_for() -> None:
+    gate = Gate()
+    first = sse(candidate({"text": "a"}, finish="STOP"), candidate({"codeExecutionResult": {"output": "1"}}))
+    last = sse(candidate({"text": "b"}, finish="MAX_TOKENS"))
+    waited: list[bool] = []
+
+    def open_late(event: Any) -> None:
+        # The answer went on, so that there is again as much time as ever: more than the silence that ends it.
+        if isinstance(event, TextDeltaEvent) and event.delta == "a":
+            timer = threading.Timer(0.6, lambda: (waited.append(True), gate.open()))
+            timer.start()
+
+    with served(GOOGLE, Reply([first, Stall(gate), last, Stall()])) as (_, model):
+        events = []
+        for event in stream_response(model, ModelContext(messages=[UserMessage("hi")]), StreamOptions()):
+            open_late(event)
+            events.append(event)
+
+    message = message_of(events)
+    assert waited
+    assert (message.text, message.raw_stop_reason) == ("ab", "MAX_TOKENS")
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize(
+    ("body", "end", "kind"),
+    [
+        ([candidate({"text": "hi"})], Stall(), "timeout"),
+        ([candidate({"text": "h"}, finish="STOP"), candidate({"text": "i"})], Stall(), "timeout"),
+        ([candidate({"text": "hi"}, finish="STOP")], Cut(), "connection"),
+    ],
+    ids=["no reason", "text after the reason", "broken off"],
+)
+def test_only_silence_right_after_a_reason_to_finish_is_an_end(body: list[Any], end: Any, kind: str) -> None:
+    with served(GOOGLE, Reply([sse(*body), end])) as (_, model):
+        message = message_of(ask(model, options=StreamOptions(idle_timeout=0.5)))
+
+    assert message.error is not None
+    assert (message.text, message.error.kind) == ("hi", kind)
+
+
+def test_an_abort_in_the_silence_after_a_reason_to_finish_is_an_abort() -> None:
+    controller = AbortController()
+    with served(GOOGLE, Reply([sse(candidate({"text": "hi"}, finish="STOP")), Stall()])) as (_, model):
+        options = StreamOptions(signal=controller.signal)
+        events = []
+        for event in stream_response(model, ModelContext(messages=[UserMessage("hi")]), options):
+            events.append(event)
+            if isinstance(event, TextDeltaEvent):
+                threading.Timer(0.1, controller.abort).start()
+
+    assert message_of(events).stop_reason == "aborted"
 
 
 @pytest.mark.parametrize("last", [{}, {"candidates": [{}]}, {"candidates": [{"content": {}, "finishReason": ""}]}])
