@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,8 +30,10 @@ PROMPT = "ready$"
 class Terminal:
     """A terminal with a shell in it."""
 
-    def __init__(self, name: str, folder: Path, columns: int, lines: int) -> None:
-        self._name = name
+    def __init__(self, folder: Path, columns: int, lines: int) -> None:
+        # The path of a socket must be short, which that of the folder may not be.
+        self._sockets = Path(tempfile.mkdtemp(prefix="agentcore-"))
+        self._socket = str(self._sockets / "tmux")
         self.folder = folder
         shell = f"env PS1='{PROMPT} ' PYTHONPATH={ROOT} PATH={Path(sys.executable).parent}:/usr/bin:/bin sh"
         size = ["-x", str(columns), "-y", str(lines)]
@@ -39,7 +42,7 @@ class Terminal:
 
     def _tmux(self, *arguments: str) -> str:
         done = subprocess.run(
-            ["tmux", "-u", "-L", self._name, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True
+            ["tmux", "-u", "-S", self._socket, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -85,7 +88,8 @@ class Terminal:
         return self.wait_for(lambda screen: any(re.fullmatch(pattern, row) for row in screen))
 
     def close(self) -> None:
-        subprocess.run(["tmux", "-L", self._name, "kill-server"], capture_output=True, stdin=subprocess.DEVNULL)
+        subprocess.run(["tmux", "-S", self._socket, "kill-server"], capture_output=True, stdin=subprocess.DEVNULL)
+        shutil.rmtree(self._sockets)
 
 
 OpenTerminal = Callable[..., Terminal]
@@ -96,7 +100,7 @@ def open_terminal(tmp_path: Path) -> Iterator[OpenTerminal]:
     opened: list[Terminal] = []
 
     def open_one(columns: int = 80, lines: int = 40) -> Terminal:
-        terminal = Terminal(f"agentcore-{tmp_path.name}-{len(opened)}", tmp_path, columns, lines)
+        terminal = Terminal(tmp_path, columns, lines)
         opened.append(terminal)
         return terminal
 
