@@ -23,9 +23,7 @@ def blocks(page: Path) -> list[tuple[int, str]]:
     return [(text.count("\n", 0, match.start()) + 2, match.group(1)) for match in _BLOCK.finditer(text)]
 
 
-CASES = [
-    pytest.param(page, line, code, id=f"{page.name}:{line}") for page in PAGES for line, code in blocks(page)
-]
+CASES = [pytest.param(page, line, code, id=f"{page.name}:{line}") for page in PAGES for line, code in blocks(page)]
 
 
 def test_the_readme_has_examples_to_run():
