@@ -207,8 +207,8 @@ def test_a_conversation_with_a_tool_an_interrupt_and_a_next_prompt(
         screen = wait_for_idle(terminal, 2)
         terminal.enter("/quit")
         terminal.wait_for(lambda screen: screen[-1] == PROMPT)
-        terminal.enter("echo status $?; stty -a | grep -o -- '-*icanon'; stty -a | grep -o -- '-*echo '; echo END")
-        left = terminal.wait_for(lambda screen: "END" in screen)
+        terminal.enter("echo status $?; stty -a | grep -o -- '-*icanon'; stty -a | grep -o -- '-*echo '; echo END $?")
+        left = terminal.wait_for(lambda screen: "END 0" in screen)
 
     begin = next(at for at, row in enumerate(screen) if row.startswith("› Tidy"))
     assert "\n".join(masked(screen[begin:-1])) == expected
@@ -403,9 +403,9 @@ def test_a_process_in_the_background_does_not_touch_the_terminal(open_terminal: 
         terminal = open_terminal()
         terminal.enter("set -m")
         terminal.enter(
-            f"python -m agentcore --model m --base-url {server.url}/v1 go >out 2>&1 & wait; cat out; echo END"
+            f"python -m agentcore --model m --base-url {server.url}/v1 go >out 2>&1 & wait; cat out; echo END $?"
         )
-        screen = terminal.wait_for(lambda screen: "END" in screen)
+        screen = terminal.wait_for(lambda screen: "END 0" in screen)
 
     assert "I am done." in screen
 
