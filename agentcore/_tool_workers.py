@@ -78,9 +78,8 @@ class CallRunner:
                 record.finalized = self._refused(record, aborted_result(record.call, self._run.signal.reason))
                 self._finish(record)
             elif record.begun:
-                if (
-                    record.stopping and record.deadline is not None
-                ):  # for as long as an abort gives it; this may be less
+                if record.stopping and record.deadline is not None:
+                    # It has what an abort gives it to return; an interrupt that follows may give it less.
                     record.deadline = min(record.deadline, time.monotonic() + self._run.abort_grace)
                 self._running[record] = None
             else:

@@ -8,14 +8,22 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agentcore import loop
+from agentcore.config import AgentContext, AgentLoopConfig
+from agentcore.loop import drive, new_run
+from agentcore.messages import UserMessage
+from agentcore.testing import Gate, call, reply, scripted, scripted_model
 from tests.loop.interrupt_script import PLACES, WITH_WORKERS
 from tests.loop.interrupt_sweep import scenarios
+from tests.loop.loop_support import tool
+from tests.loop.run_log import problems_of
 
 HERE = Path(__file__).parent
 PATIENCE = 100.0
@@ -119,6 +127,106 @@ def test_ctrl_c_after_the_last_word_adds_no_message(mode: str) -> None:
     assert places["get_follow_up_messages"]["stop_reasons"] == ["stop"]
     assert places["emit of agent_end"]["stop_reasons"] == ["tool_use", "stop"]
     assert places["prepare_next_turn"]["stop_reasons"] == ["tool_use", "aborted"]
+
+
+# --- at moments that can be chosen ----------------------------------------------------------------------------------
+
+
+class Interrupted:
+    """A run of two tools, in this process, that something interrupts."""
+
+    def __init__(self, *execute: Any, added: list[Any] | None = None) -> None:
+        self.log: list[Any] = []
+        self.added: list[Any] = [] if added is None else added
+        self.executed: list[str] = []
+        tools = [tool(f"tool{number}", one) for number, one in enumerate(execute or (self.note, self.note))]
+        model = scripted(reply(*[call(one.name, id=one.name) for one in tools]), reply("Done."))
+        config = AgentLoopConfig(model=scripted_model(), abort_grace=0.1)
+        self.run = new_run(AgentContext(tools=tools), config, self.log.append, None, model, self.added)
+
+    def note(self, call_id: str, *args: Any) -> str:
+        self.executed.append(call_id)
+        return "ran"
+
+    def go(self) -> None:
+        with pytest.raises(KeyboardInterrupt):
+            drive(self.run, [UserMessage("hi")])
+        assert problems_of(self.log, self.added) == []
+        assert self.log[-1].reason == "aborted"
+
+    @property
+    def results(self) -> list[str]:
+        return [message.content[0].text for message in self.added if message.role == "toolResult"]
+
+
+def test_an_interrupt_before_the_first_event_still_has_the_prompts_in_the_transcript(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def enter(run: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(loop, "enter", enter)
+    interrupted = Interrupted()
+    interrupted.go()
+    assert [message.role for message in interrupted.added] == ["user", "assistant"]
+
+
+@pytest.mark.parametrize("at", range(5))
+def test_an_interrupt_just_after_a_message_was_added_does_not_add_it_again(at: int) -> None:
+    class Added(list[Any]):
+        inserted = 0
+
+        def insert(self, position: Any, item: Any) -> None:
+            super().insert(position, item)
+            self.inserted += 1
+            if self.inserted == at + 1:
+                raise KeyboardInterrupt
+
+    interrupted = Interrupted(added=Added())
+    interrupted.go()
+    roles = [message.role for message in interrupted.added]
+    assert roles == (
+        ["user", "assistant"] if at == 0 else ["user", "assistant", "toolResult", "toolResult", "assistant"]
+    )
+
+
+class Handing:
+    """Takes the place of a run's workers, and is interrupted while it hands a call over."""
+
+    def __init__(self, hand: Any) -> None:
+        self.hand = hand
+
+    def submit_named(self, name: str, fn: Any, record: Any) -> None:
+        self.hand(lambda: fn(record))
+        raise KeyboardInterrupt
+
+
+def test_a_call_that_was_interrupted_on_its_way_to_a_worker_never_runs() -> None:
+    interrupted = Interrupted()
+    late: list[Any] = []
+    interrupted.run.workers = lambda: Handing(late.append)  # type: ignore[method-assign, assignment, return-value]
+    interrupted.go()
+    assert interrupted.results == [f"The call of `tool{number}` was aborted: interrupted." for number in (0, 1)]
+
+    late[0]()  # its worker comes after all
+    assert interrupted.executed == []
+
+
+def test_a_call_that_has_begun_though_its_handing_over_was_interrupted_is_waited_for_and_given_up() -> None:
+    with Gate() as gate:
+
+        def stuck(*args: Any) -> str:
+            gate.hold()
+            return "too late"
+
+        def hand(fn: Any) -> None:
+            threading.Thread(target=fn, daemon=True).start()
+            gate.wait_reached()
+
+        interrupted = Interrupted(stuck)
+        interrupted.run.workers = lambda: Handing(hand)  # type: ignore[method-assign, assignment, return-value]
+        interrupted.go()
+    assert "did not stop when asked to and was given up" in interrupted.results[0]
 
 
 # --- at random moments, and at every point --------------------------------------------------------------------------

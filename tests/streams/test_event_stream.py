@@ -12,6 +12,7 @@ import textwrap
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -158,6 +159,24 @@ class TestReading:
             assert list(EventStream(counting(5000))) == list(range(5000))
         finally:
             sys.setswitchinterval(before)
+
+    @pytest.mark.parametrize("ended", [False, True])
+    def test_an_event_that_comes_just_before_the_reader_sleeps_is_not_slept_through(self, ended: bool) -> None:
+        class Coming(deque[Any]):
+            looks = 0
+
+            def __len__(self) -> int:
+                self.looks += 1
+                return 0 if self.looks == 1 else super().__len__()
+
+        with Gate() as gate:
+            stream: EventStream[Any] = EventStream(counting(1, gate))
+            gate.wait_reached()
+            if ended:
+                gate.open()
+                assert stream.result(PATIENCE) == [0]
+            stream._channel.events = Coming(["just in time"])
+            assert next(stream) == "just in time"
 
 
 class TestTheEnd:
