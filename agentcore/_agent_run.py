@@ -188,6 +188,14 @@ class AgentRun:
         elif self.error_message is None:
             self.error_message = "interrupted"
 
+    def wait(self, timeout: float | None) -> bool:
+        """Wait until the run has ended; return whether it has."""
+        interrupts = Interrupts()
+        try:
+            return interrupts.reaching(lambda: self.ended.signal.wait(timeout))
+        finally:
+            interrupts.give_back()
+
     def leave(self) -> None:
         """Keep the figures of a run that is over, and nothing else of it; once more does no harm."""
         run = self.run

@@ -1,7 +1,7 @@
-"""Ctrl-C for a run that blocks a running event loop, whose own handler would let it wait until the run is over.
+"""Ctrl-C for what blocks a running event loop, whose own handler would let it wait until that is over.
 
 An event loop answers Ctrl-C by cancelling a task at its next turn, and a notebook does the same for a cell with a
-top-level `await`. A run holds up the loop, so that turn would come only after it. While such a run goes on, Ctrl-C
+top-level `await`. A run, or a wait for one, holds up the loop, so that turn would come only after it. Meanwhile Ctrl-C
 therefore does what it does everywhere else: it raises `KeyboardInterrupt`.
 """
 
@@ -12,10 +12,11 @@ import sys
 import threading
 from collections.abc import Callable
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 __all__ = ["Interrupts"]
 
+_T = TypeVar("_T")
 _Handler = Callable[[int, FrameType | None], Any]
 
 
@@ -39,6 +40,14 @@ class Interrupts:
         if callable(handler) and handler is not signal.default_int_handler:
             self._taken_from = handler
             signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def reaching(self, wait: Callable[[], _T]) -> _T:
+        """Return what `wait()` returns; who calls this gives back once more, in case an interrupt ends it anywhere."""
+        try:
+            self.take_over()
+            return wait()
+        finally:
+            self.give_back()
 
     def give_back(self) -> None:
         """Put the handler back, unless somebody else has set one since."""

@@ -232,7 +232,7 @@ class Agent(Displayed):
         run = record.run
         if run is not None and is_inside(run):
             raise AgentBusyError("a run cannot wait for its own end; `follow_up` queues what is to be done after it")
-        return record.ended.signal.wait(timeout)
+        return record.wait(timeout)
 
     def reset(self) -> None:
         """Forget the conversation, the queued messages and the latest error; raises `MisuseError` with a session."""

@@ -17,6 +17,7 @@ from threading import get_ident
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
+from agentcore._interrupts import Interrupts
 from agentcore._scope import entered, is_inside
 from agentcore._workers import Mailbox, start_daemon
 from agentcore.abort import AbortController, AbortSignal
@@ -87,7 +88,7 @@ class _Channel:
         self.bound = math.inf
         self.room.put(None)
 
-    def wait(self) -> bool:
+    def wait(self, interrupts: Interrupts) -> bool:
         """Wait for an event; return whether there is one, or else the run has ended."""
         while not self.events:
             if self.ended:
@@ -96,9 +97,11 @@ class _Channel:
             try:
                 self.reader_sleeps = True
                 if not self.events and not self.ended:
+                    interrupts.take_over()
                     self.woken.get()
             finally:
                 self.reader_sleeps = False
+                interrupts.give_back()
         return True
 
     def take(self) -> Any:
@@ -140,7 +143,7 @@ class EventStream(Generic[_E]):
 
     `for event in stream` yields them; `break` pauses, a later `for` goes on. Closing, leaving a `with` block, or
     dropping the stream aborts the run. What the run raised is raised at the end of the iteration and by `result()`.
-    A `KeyboardInterrupt` while waiting aborts the run.
+    A `KeyboardInterrupt` while waiting aborts the run; Ctrl-C raises it also in an event loop with a handler of its own.
 
     Threads: made and read by one thread at a time; two threads in `__next__` at once raise `StreamStateError`.
     `result`, `abort`, `close` and `messages` may be used from any thread. From the run's own threads (its listeners,
@@ -169,12 +172,12 @@ class EventStream(Generic[_E]):
 
     def __next__(self) -> _E:
         self._refuse_from_inside("read")
-        channel, me = self._channel, get_ident()
+        channel, me, interrupts = self._channel, get_ident(), Interrupts()
         try:
             try:
                 if channel.readers.setdefault("reader", me) != me:
                     raise StreamStateError("another thread is reading this event stream; it has one reader at a time")
-                if channel.wait():
+                if channel.wait(interrupts):
                     event: _E = channel.take()
                     return event
             except KeyboardInterrupt:
@@ -184,6 +187,7 @@ class EventStream(Generic[_E]):
                 channel.leave(me)
         finally:
             channel.leave(me)  # again, if an interrupt has ended the first try
+            interrupts.give_back()
         if isinstance(channel.failure, StopIteration):
             # As it is, it would look like the end of a run that went well.
             raise RuntimeError("the run raised StopIteration") from channel.failure
@@ -207,13 +211,15 @@ class EventStream(Generic[_E]):
         It needs no reader: a bound on the queue is lifted. Raises `TimeoutError` after `timeout` seconds.
         """
         self._refuse_from_inside("wait for the result of")
-        channel = self._channel
+        channel, interrupts = self._channel, Interrupts()
         try:
             channel.lift()
-            done = channel.finished.signal.wait(timeout)
+            done = interrupts.reaching(lambda: channel.finished.signal.wait(timeout))
         except KeyboardInterrupt:
             self.abort("interrupted")
             raise
+        finally:
+            interrupts.give_back()
         if not done:
             raise TimeoutError(f"the run had not ended after {timeout:g} s; `abort()` ends it")
         if channel.failure is not None:

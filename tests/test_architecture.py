@@ -32,14 +32,14 @@ ROOT = "__init__"
 
 LAYERS = [
     layer(0, "values", "_keys _displayed _records content errors messages models partial events"),
-    layer(1, "primitives", "_workers _scope abort streams"),
+    layer(1, "primitives", "_interrupts _workers _scope abort streams"),
     layer(
         2,
         "contracts",
         "_problems _coercion _docstrings _annotations _shapes _signature _arguments tools convert tokens config",
     ),
     layer(3, "loop", "_tool_calls _tool_workers _tool_batch _run _response loop"),
-    layer(4, "front", "_queues _prompts _resume _interrupts _listeners _conversation _agent_settings _agent_run agent"),
+    layer(4, "front", "_queues _prompts _resume _listeners _conversation _agent_settings _agent_run agent"),
     layer(
         5,
         "provider parts",

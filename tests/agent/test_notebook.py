@@ -61,7 +61,7 @@ class Kernel:
         cell = self.client.execute(code, allow_stdin=bool(answers))
         printed, error, stopped_at = "", "", 0.0
         left = list(answers)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 30
         while time.monotonic() < deadline:
             if left and self.client.stdin_channel.msg_ready():
                 self.client.get_stdin_msg(timeout=1)
@@ -157,6 +157,36 @@ def test_the_interrupt_of_the_notebook_ends_the_run_and_the_next_cell_prompts(
         "import signal; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
     )
     assert (printed, error) == ("fine| False []\nTrue\n", "")
+
+
+@pytest.mark.parametrize("wait", ["for event in stream: pass", "stream.result()", "agent.wait_for_idle()"])
+@pytest.mark.parametrize("end", ["wait()", "async def main(): wait()\nawait main()"], ids=["a cell", "an async cell"])
+def test_the_interrupt_of_the_notebook_ends_a_wait_for_a_run_in_the_background(
+    kernel: Kernel, wait: str, end: str
+) -> None:
+    code = f"""
+def patient(request):
+    waiting.wait(20)
+    time.sleep(0.2)  # the cell is about to wait: nothing tells when it does
+    print("READY", flush=True)
+    request.options.signal.wait(600)
+    return "too late"
+waiting = threading.Event()
+agent = agent_with(patient, "fine")
+stream = agent.stream("hi")
+def wait():
+    waiting.set()
+    {wait}
+{end}"""
+    _, error, seconds = kernel.run(code, interrupt=True)
+    assert error == "KeyboardInterrupt"
+    assert seconds < 4.0
+
+    printed, error, _ = kernel.run(
+        "agent.abort(); agent.wait_for_idle(20); agent.prompt('again')\n"
+        "import signal; print('|', signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
+    )
+    assert (printed, error) == ("fine| True\n", "")
 
 
 ASK = """
