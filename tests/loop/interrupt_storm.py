@@ -21,7 +21,7 @@ from typing import Any
 
 from agentcore import _scope
 from agentcore.abort import AbortController
-from tests.loop.interrupt_sweep import Scenario, scenarios
+from tests.loop.interrupt_sweep import Scenario, scenarios, waits_in_vain
 from tests.loop.run_log import problems_of
 
 SECONDS_UNTIL_STUCK = 20.0
@@ -72,7 +72,6 @@ def interrupted(scenario: Scenario, arm: Callable[[float], Callable[[], object]]
     faulthandler.dump_traceback_later(SECONDS_UNTIL_STUCK, exit=True)
     story = ""
     del _came[:]
-    began = time.monotonic()
     try:
         call_off = arm(seconds)
         try:
@@ -82,8 +81,7 @@ def interrupted(scenario: Scenario, arm: Callable[[float], Callable[[], object]]
     except KeyboardInterrupt as error:
         story = "".join(traceback.format_exception(error))
     problems = problems_of(log, added) if log or added else []
-    if time.monotonic() - began > 0.9:
-        problems.append("it waited for nothing")
+    problems += waits_in_vain(added)
     if _scope.is_inside(run):
         problems.append("the thread still counts as working for the run")
     faulthandler.cancel_dump_traceback_later()
