@@ -346,6 +346,27 @@ def test_a_call_that_ignores_its_timeout_is_given_up_its_late_output_dropped_and
     ]
 
 
+def test_the_end_of_a_call_that_was_given_up_is_told_while_the_others_still_run():
+    hall = Hall("c1", "c2")
+
+    def emit(event: Any) -> None:
+        if isinstance(event, ToolExecutionEndEvent) and event.tool_call_id == "c1":
+            hall.gates["c2"].open()
+
+    try:
+        played = answer(
+            reply(call("stuck", id="c1"), call("w", id="c2")),
+            "Done.",
+            tools=[tool("stuck", hall.stubborn, timeout=0.01), tool("w", hall.execute, timeout=PATIENCE)],
+            abort_grace=0.01,
+            emit=emit,
+        )
+    finally:
+        hall.open_all()
+    assert ends_of(played) == ["c1", "c2"]
+    assert [result.is_error for result in played.results] == [True, False]
+
+
 def test_a_call_that_has_a_timeout_and_returns_in_time_is_as_any_other():
     played = answer(reply(call("w")), "Done.", tools=[tool("w", timeout=PATIENCE)])
     assert (played.results[0].is_error, played.results[0].text) == (False, "ran")

@@ -279,6 +279,23 @@ def test_progress_from_another_thread_is_emitted_before_the_end_of_its_call(mode
     assert played.lines[6:9] == ["call c1 f {}", "progress c1: from elsewhere", "done c1: ok"]
 
 
+def test_progress_is_emitted_while_its_call_goes_on():
+    heard = Gate()
+
+    def execute(call_id: str, params: Any, signal: Any, on_update: Any, context: Any) -> str:
+        # By now the loop has nothing to do but to wait for this call.
+        signal.wait(0.05)
+        on_update("are you there?")
+        return "yes" if heard.wait(20) else "no"
+
+    def emit(event: Any) -> None:
+        if isinstance(event, ToolExecutionUpdateEvent):
+            heard.open()
+
+    played = answer(reply(call("f")), "Done.", tools=[tool("f", execute)], emit=emit)
+    assert played.results[0].text == "yes"
+
+
 def test_during_a_sequential_tool_progress_from_elsewhere_waits_for_its_next_report():
     emitted: list[str] = []
     seen: list[list[str]] = []
