@@ -249,7 +249,7 @@ class _Crew:
             if waiting is not None:
                 waiting.put(call)
             else:
-                start_daemon(partial(self.work, call), call.name)
+                start_daemon(partial(self.work, [call]), call.name)
         except BaseException:
             self.withdraw(call)
             if waiting is not None and all(mailbox is not waiting for mailbox, _ in self.idle):
@@ -264,10 +264,13 @@ class _Crew:
                 if call in self.pending:
                     self.pending.remove(call)
 
-    def work(self, call: _Call) -> None:
-        """Run `call`, and then what is pending or comes while the thread is idle: the body of a worker thread."""
+    def work(self, handed: list[_Call]) -> None:
+        """Run the call, and then what is pending or comes while the thread is idle: the body of a worker thread.
+
+        The call comes in a list, out of which it is taken: a thread holds what it was started with until it ends.
+        """
         thread = threading.current_thread()
-        following: _Call | None = call
+        following: _Call | None = handed.pop()
         with self.lock:
             # Here, where nobody joins: nobody does before `running` is empty.
             self.leaving = [other for other in self.leaving if other.is_alive()]
@@ -356,7 +359,7 @@ class _Crew:
                     self.running[call] = None
                     self.pending.popleft()
             if call is not None:
-                start_daemon(partial(self.work, call), call.name)
+                start_daemon(partial(self.work, [call]), call.name)
         except RuntimeError as error:
             assert call is not None  # it comes from `start_daemon`
             self.withdraw(call)
