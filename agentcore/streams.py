@@ -254,7 +254,7 @@ class EventStream(Generic[_E]):
 
     def __del__(self) -> None:
         controller = getattr(self, "_controller", None)  # missing when the arguments were refused
-        if controller is not None:
+        if controller is not None and not self._channel.ended:
             controller.abort("the event stream was dropped")
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:

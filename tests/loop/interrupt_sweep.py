@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dis
 import faulthandler
+import gc
 import json
 import linecache
 import logging
@@ -31,6 +32,7 @@ from agentcore.abort import AbortController
 from agentcore.config import AgentContext, AgentLoopConfig, AgentLoopTurnUpdate, BeforeToolCallResult
 from agentcore.loop import ResumedCalls, drive, new_run
 from agentcore.messages import AssistantMessage, UserMessage
+from agentcore.streams import EventStream
 from agentcore.testing.scripted import call, failure, reply, scripted, scripted_model
 from agentcore.tools import AgentTool
 from tests.loop.run_log import problems_of
@@ -167,6 +169,60 @@ class Scenario:
     def go(self, run: Any) -> None:
         drive(run, [UserMessage("one"), UserMessage("two")])
 
+    def problems(self, log: list[Any], added: list[Any]) -> list[str]:
+        """Return what is wrong after a run."""
+        if not log and not added:
+            return []  # it has not begun, and there is nothing to close
+        problems = problems_of(log, added, emit_failed=len(log) == self.fails_at, pauses=self.pauses)
+        prompts = [message.content for message in added[: self.prompts]]
+        if prompts != ["one", "two"][: self.prompts]:
+            problems.append(f"the prompts are missing: {prompts}")
+        return problems
+
+
+class Streamed(Scenario):
+    """The run goes on in the background, and this thread, which is interrupted, reads its events."""
+
+    def __init__(self, *replies: Any, bound: int | None = None) -> None:
+        super().__init__(*replies)
+        self.bound = bound
+        self.read: list[Any] = []
+        self.stream: EventStream[Any] | None = None
+
+    def start(self, log: list[Any], added: list[Any], parent: AbortController) -> Any:
+        run = super().start(log, added, parent)
+
+        def streamed(emit: Callable[[Any], None], signal: Any, messages: list[Any]) -> None:
+            signal.add_callback(parent.abort)
+            run.sink = lambda event: (log.append(event), emit(event))
+            super(Streamed, self).go(run)
+
+        self.streamed = streamed
+        return run
+
+    def go(self, run: Any) -> None:
+        self.stream = EventStream(self.streamed, max_queue_size=self.bound)
+        self.read.extend(self.stream)
+
+    def problems(self, log: list[Any], added: list[Any]) -> list[str]:
+        if self.stream is None:
+            return []  # dropped before anybody had it
+        stream = self.stream
+        stream.abort()  # if it was interrupted when it was not yet, or no longer, waiting
+        stream.result(SECONDS_UNTIL_STUCK)
+        rest: list[Any] = []
+        reader = threading.Thread(target=lambda: rest.extend(stream))
+        reader.start()
+        reader.join()
+        seen = {id(event) for event in (*self.read, *rest)}
+        problems = super().problems(log, added)
+        # The one that was about to be handed over when the interrupt came may be lost with it.
+        if [id(event) for event in log if id(event) in seen] != [id(event) for event in (*self.read, *rest)]:
+            problems.append("the events were read in another order")
+        if len(log) - len(seen) > 1:
+            problems.append(f"{len(log) - len(seen)} events were lost")
+        return problems
+
 
 class Resumed(Scenario):
     """Goes on with calls that an earlier run left open."""
@@ -266,6 +322,8 @@ def scenarios() -> dict[str, Callable[[], Scenario]]:
         "resumed": lambda: Resumed(reply("Done.")),
         "aborted": lambda: Aborting(*two_turns),
         "failing-hook": lambda: Scenario(*two_turns, prepare_next_turn=_raises),
+        "stream": lambda: Streamed(*two_turns),
+        "bounded-stream": lambda: Streamed(*two_turns, bound=1),
         "failing-emit": lambda: FailingEmit(9, *two_turns),
     }
 
@@ -284,6 +342,7 @@ def interrupted_at(scenario: Scenario, at: int, mode: str) -> tuple[Interrupter,
     faulthandler.dump_traceback_later(SECONDS_UNTIL_STUCK, exit=True)
     if sys.version_info[:2] == (3, 12):
         sys._getframe().f_trace_opcodes = mode != "lines"  # this version wants to be told before
+    gc.disable()  # a finaliser of what an earlier run has left would swallow the interrupt
     sys.settrace(interrupter)
     try:
         scenario.go(run)
@@ -291,17 +350,14 @@ def interrupted_at(scenario: Scenario, at: int, mode: str) -> tuple[Interrupter,
         raised = error
     finally:
         sys.settrace(None)
+        gc.enable()
         faulthandler.cancel_dump_traceback_later()
     problems = waits_in_vain(added)
     if interrupter.where is not None and not isinstance(raised, KeyboardInterrupt):
         problems.append(f"the interrupt came out as {raised!r}")
     elif isinstance(raised, Exception) and not isinstance(raised, (ValueError, LookupError)):
         problems.append("".join(traceback.format_exception(raised)))
-    if log or added:  # else the run has not begun, and there is nothing to close
-        problems += problems_of(log, added, emit_failed=len(log) == scenario.fails_at, pauses=scenario.pauses)
-        prompts = [message.content for message in added[: scenario.prompts]]
-        if prompts != ["one", "two"][: scenario.prompts]:
-            problems.append(f"the prompts are missing: {prompts}")
+    problems += scenario.problems(log, added)
     interrupter.began = bool(log)
     if _scope.is_inside(run):
         problems.append("the thread still counts as working for the run")

@@ -2,6 +2,8 @@
 
 import logging
 import signal as os_signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -558,3 +560,41 @@ def test_a_run_can_begin_after_one_that_was_aborted() -> None:
     again = answer(reply("Hello"), history=aborted.messages, prompts="again")
     assert again.reason == "completed"
     assert [message.role for message in again.model.requests[0].messages] == ["user", "assistant", "user"]
+
+
+# --- the end of the process -----------------------------------------------------------------------------------------
+
+SCRIPT = """
+import sys, threading
+from agentcore import AbortController, AgentContext, AgentLoopConfig, AgentTool, run_agent_loop
+from agentcore.testing import call, reply, scripted, scripted_model
+
+controller = AbortController()
+
+def stuck(*args):
+    if sys.argv[1] == "abort":
+        controller.abort()
+    threading.Event().wait()
+
+timeout = 0.1 if sys.argv[1] == "timeout" else None
+tool = AgentTool("stuck", "Stuck", "Never returns", {"type": "object"}, stuck, timeout=timeout)
+config = AgentLoopConfig(model=scripted_model(), abort_grace=0.1)
+model = scripted(reply(call("stuck"), call("stuck")), reply("Done."))
+messages = run_agent_loop("hi", AgentContext(tools=[tool]), config, lambda event: None, controller.signal, model)
+print(messages[-1].stop_reason, flush=True)
+sys.exit(7)
+"""
+
+
+@pytest.mark.parametrize(("why", "end"), [("abort", "aborted"), ("timeout", "stop")])
+def test_a_worker_that_was_given_up_does_not_keep_the_interpreter_from_exiting(why: str, end: str) -> None:
+    command = [sys.executable, "-c", SCRIPT, why]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == f"{end}\n"
+        began = time.monotonic()
+        _, errors = process.communicate(timeout=PATIENCE)
+    assert time.monotonic() - began < 2
+    assert process.returncode == 7
+    assert len(errors.splitlines()) == 2
+    assert all("did not stop when asked to and was given up" in line for line in errors.splitlines())
