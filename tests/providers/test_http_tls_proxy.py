@@ -298,6 +298,103 @@ def test_an_error_through_a_proxy_is_the_servers_own(monkeypatch: pytest.MonkeyP
         assert fetch(server.url).error.message == "HTTP 400: no"
 
 
+# --- settings that change between requests ---
+
+
+@pytest.mark.parametrize("variable", ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"])
+def test_a_proxy_that_is_set_changed_or_removed_counts_from_the_next_request_on(
+    variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Each answers with its name, the proxies in place of the server.
+    with SseServer(Reply(b"direct")) as server, SseServer(Reply(b"one")) as one, SseServer(Reply(b"other")) as other:
+
+        def answered(**variables: str | None) -> bytes:
+            for name, value in variables.items():
+                if value is None:
+                    monkeypatch.delenv(name)
+                else:
+                    monkeypatch.setenv(name, value)
+            return fetch(f"{server.url}/v1").body
+
+        assert answered() == b"direct"
+        assert answered(**{variable: one.url}) == b"one"
+        assert answered(**{variable: other.url}) == b"other"
+        assert answered(NO_PROXY="127.0.0.1") == b"direct"
+        assert answered(NO_PROXY="models.example") == b"other"
+        assert answered(no_proxy="127.0.0.0/8") == b"direct"
+        assert answered(no_proxy=None) == b"other"
+        assert answered(**{variable: one.url.replace("//", "//joe:word@")}) == b"one"
+        assert answered(**{variable: None}) == b"direct"
+
+    assert ["Proxy-Authorization" in request.headers for request in one.requests] == [False, True]
+
+
+def test_what_goes_by_a_proxy_is_told_apart_by_server_and_not_by_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    with SseServer(Reply(b"direct")) as server, SseServer(Reply(b"proxy")) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        monkeypatch.setenv("NO_PROXY", "localhost")
+        for _ in range(2):
+            assert fetch(f"{server.url}/v1").body == b"proxy"
+            assert fetch(f"{server.url}/v2").body == b"proxy"
+            assert fetch(f"http://localhost:{server.port}/v1").body == b"direct"
+
+
+@pytest.mark.parametrize("variable", ["REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
+def test_trust_that_is_given_or_taken_away_counts_from_the_next_request_on(
+    variable: str, https: SseServer, bundle: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Path(bundle).with_name("other.pem")
+    trustme.CA().cert_pem.write_to_path(str(other))
+
+    def trusted() -> bool:
+        error = fetch(https.url).error
+        assert error is None or "is not trusted" in error.message
+        return error is None
+
+    assert not trusted()
+    monkeypatch.setenv(variable, bundle)
+    assert trusted()
+    monkeypatch.setenv(variable, str(other))
+    assert not trusted()
+    monkeypatch.setenv(variable, bundle)
+    assert trusted()
+    monkeypatch.delenv(variable)
+    assert not trusted()
+
+
+def test_a_session_counts_before_the_environment_whatever_that_was_and_becomes(
+    https: SseServer, bundle: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Path(bundle).with_name("other.pem")
+    trustme.CA().cert_pem.write_to_path(str(other))
+    with (
+        SseServer(Reply(b"direct")) as server,
+        SseServer(Reply(b"own")) as proxy,
+        SseServer(Reply(b"environment")) as wrong,
+        requests.Session() as own,
+    ):
+        options = StreamOptions(session=own)
+        own.verify, own.proxies = bundle, {"http": proxy.url}
+        for name, value, without in (
+            ("NO_PROXY", "models.example", b"direct"),
+            ("HTTP_PROXY", wrong.url, b"environment"),
+            ("REQUESTS_CA_BUNDLE", str(other), b"environment"),
+        ):
+            monkeypatch.setenv(name, value)
+            # Around them requests that have no session, so that each looks up its own settings.
+            assert fetch(server.url).body == without
+            assert fetch(server.url, options).body == b"own"
+            assert fetch(https.url).error.kind == "connection"
+            assert fetch(https.url, options).error is None
+
+        own.trust_env = False
+        assert fetch(server.url, options).body == b"own"
+        own.proxies = {}
+        assert fetch(server.url, options).body == b"direct"
+        assert fetch(server.url).body == b"environment"
+    assert own.proxies == {}
+
+
 # --- SOCKS ---
 
 
