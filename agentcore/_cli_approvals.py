@@ -34,7 +34,8 @@ class Approver:
 
     def __call__(self, context: BeforeToolCallContext, signal: AbortSignal) -> BeforeToolCallResult:
         name = context.tool_call.name
-        if name not in ASKED_TOOLS or name in self._always:
+        exactly = f"{name} {json.dumps(json_safe(context.args), sort_keys=True)}"
+        if name not in ASKED_TOOLS or exactly in self._always:
             return allow()
         if self._ask is None:
             return deny(f"`{name}` was not run: there is no terminal to ask the user in. `--yes` allows it unasked.")
@@ -49,10 +50,10 @@ class Approver:
                 return deny(f"The user did not allow the call of `{name}`{': ' if reason else ''}{reason.strip()}")
             if word in ("y", "yes", "a", "always") and not reason:
                 if word.startswith("a"):
-                    self._always.add(name)
+                    self._always.add(exactly)
                 return allow()
             question = (
-                f"Please answer y (yes), n (no, and why if you like) or a (always: every call of {name} from now on)."
+                "Please answer y (yes), n (no, and why if you like) or a (always: this very call, also next time)."
             )
 
 

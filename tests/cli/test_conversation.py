@@ -76,13 +76,14 @@ def test_no_and_no_answer_keep_a_call_from_running(answer: str | None, reason: s
     assert (decision.block, decision.reason) == (True, reason)
 
 
-def test_always_allows_every_call_of_that_tool_and_of_no_other() -> None:
-    approver, questions = answering("a", "n")
+def test_always_allows_exactly_that_call_and_no_other() -> None:
+    approver, questions = answering("a", "n", "n")
 
     assert not asked(approver, command="ls").block
-    assert not asked(approver, command="rm x").block
-    assert asked(approver, "write", path="x").block
-    assert len(questions) == 2
+    assert not asked(approver, command="ls").block
+    assert asked(approver, command="ls; rm x").block
+    assert asked(approver, "write", command="ls").block
+    assert len(questions) == 3
 
 
 @pytest.mark.parametrize("answer", ["", "maybe", "yes but only once", "a b", "ye"])
@@ -90,9 +91,7 @@ def test_an_answer_that_is_not_clear_is_asked_again(answer: str) -> None:
     approver, questions = answering(answer, "n")
 
     assert asked(approver, command="ls").block
-    assert questions[1].startswith(
-        "Please answer y (yes), n (no, and why if you like) or a (always: every call of bash"
-    )
+    assert questions[1].startswith("Please answer y (yes), n (no, and why if you like) or a (always: this very call")
 
 
 def test_a_tool_that_changes_nothing_is_not_asked_about() -> None:
