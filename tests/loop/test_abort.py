@@ -596,5 +596,4 @@ def test_a_worker_that_was_given_up_does_not_keep_the_interpreter_from_exiting(w
         _, errors = process.communicate(timeout=PATIENCE)
     assert time.monotonic() - began < 2
     assert process.returncode == 7
-    assert len(errors.splitlines()) == 2
     assert all("did not stop when asked to and was given up" in line for line in errors.splitlines())
