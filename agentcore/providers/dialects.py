@@ -56,10 +56,11 @@ class Dialect:
     - `max_tokens_field`: what bounds the answer.
     - `system_role`: the role of the system prompt.
     - `include_usage`: whether to ask for usage in the stream (`stream_options`).
-    - `levels`: for each thinking level the fields that ask for it. Only sent for a model with `reasoning=True`.
+    - `levels`: for each thinking level the fields that ask for it, for `off` those that keep a model from thinking by
+      itself. Only sent for a model with `reasoning=True`.
     - `openai_efforts`: whether a level that is not in `levels` goes as the `reasoning_effort` that is nearest to it among
-      those that OpenAI's model of that id takes. Having no level is then the same as `off`: the word `none`, if it takes
-      that. Set in `compat` it stands in place of the vendor's `levels`.
+      those that OpenAI's model of that id takes, `off` as `none` if it takes that. Set in `compat` it stands in place of
+      the vendor's `levels`.
     - `budget_field`: where a thinking budget in tokens goes, as a path; in place of what the level says there.
     - `reasoning_field`: under which name the thinking of the same model goes back in assistant messages: a string
       field, `content` for Mistral's list of parts, or `None` for not at all.
@@ -144,7 +145,7 @@ DIALECTS: tuple[Dialect, ...] = (
         name="deepseek",
         hosts=("api.deepseek.com",),
         levels={
-            **_efforts("high high high high max max", thinking={"type": "enabled"}),
+            **_efforts("low low high high max max", thinking={"type": "enabled"}),
             "off": {"thinking": {"type": "disabled"}},
         },
         reasoning_required=True,

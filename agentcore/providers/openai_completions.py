@@ -78,14 +78,10 @@ def _tool(tool: Any) -> dict[str, Any]:
 
 
 def _reasoning(model: Model, dialect: Dialect, options: StreamOptions) -> dict[str, Any]:
-    """Return the fields that ask for the thinking level."""
-    level = options.reasoning
+    """Return the fields that ask for the thinking level; no level is `off`."""
     if not model.reasoning:
         return {}
-    if dialect.openai_efforts:
-        level = level or ThinkingLevel.OFF
-    if level is None:
-        return {}
+    level = options.reasoning or ThinkingLevel.OFF
     fields = dict(dialect.levels[level.value]) if level.value in dialect.levels else _effort(model, dialect, level)
     if level is ThinkingLevel.OFF:
         return fields

@@ -191,6 +191,7 @@ def test_the_limit_of_the_answer_has_the_name_the_server_knows(provider: str, fi
         ("", "minimal", {"reasoning_effort": "low"}),
         ("", "off", {}),
         ("groq", "xhigh", {"reasoning_effort": "high"}),
+        ("deepseek", "low", {"thinking": {"type": "enabled"}, "reasoning_effort": "low"}),
         ("deepseek", "medium", {"thinking": {"type": "enabled"}, "reasoning_effort": "high"}),
         ("deepseek", "max", {"thinking": {"type": "enabled"}, "reasoning_effort": "max"}),
         ("deepseek", "off", {"thinking": {"type": "disabled"}}),
@@ -209,11 +210,22 @@ def test_the_thinking_level_is_asked_for_in_the_servers_words(
 
     asked = request(provider=provider, reasoning=True, options=options)
     not_able = request(provider=provider, reasoning=False, options=options)
-    not_asked = request(provider=provider, reasoning=True)
 
     assert {name: asked[name] for name in names & asked.keys()} == fields
     assert not names & not_able.keys()
-    assert not names & not_asked.keys()
+
+
+@pytest.mark.parametrize("dialect", [*DIALECTS, GENERIC], ids=lambda dialect: dialect.name or "generic")
+def test_a_model_that_was_asked_for_no_thinking_is_kept_from_it_where_there_is_a_word_for_that(
+    dialect: Dialect,
+) -> None:
+    """An agent whose level is `off` sends requests without a level."""
+    unasked = request(provider=dialect.name, reasoning=True)
+
+    assert unasked == request(provider=dialect.name, reasoning=True, options=StreamOptions(reasoning="off"))  # type: ignore[arg-type]
+    assert ("disabled" in json.dumps(unasked)) is (dialect.name in ("deepseek", "zai", "moonshot"))
+    left = request(provider=dialect.name, reasoning=True, compat={"levels": {"off": {}}})
+    assert left == request(provider=dialect.name, reasoning=False)
 
 
 @pytest.mark.parametrize("provider", ["openai", "azure", "copilot"])
@@ -247,7 +259,7 @@ def test_words_of_effort_can_be_set_for_a_model() -> None:
     own = {"levels": {"max": {"reasoning_effort": "ultra"}, "off": {"reasoning_effort": "never"}}}
 
     assert efforts("high", "max", "off", None, provider="openai", compat=own) == ["high", "ultra", "never", "never"]
-    assert efforts("high", "max", "off", None, compat=own) == ["high", "ultra", "never", None]
+    assert efforts("high", "max", "off", None, compat=own) == ["high", "ultra", "never", "never"]
     # A gateway in front of OpenAI's models.
     assert efforts("max", None, id="gpt-5.6-sol", compat={"openai_efforts": True}) == ["max", "none"]
     assert efforts("max", None, id="gpt-5.6-sol", compat={**own, "openai_efforts": True}) == ["ultra", "never"]

@@ -17,7 +17,7 @@ from agentcore.testing.sse_server import Reply, sse
 from tests.providers.wire_support import BY_API, CHAT, RESPONSES, WIRES, Wire, ask, message_of, served
 
 each_wire = pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.api)
-some = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+some = settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4)
 

@@ -43,7 +43,7 @@ def blocks_of(wire: Wire, number: int, size: int | None) -> list[bytes]:
 
 
 @pytest.mark.parametrize(
-    ("fewer", "size"), [(2_000, None), (400, 4096)], ids=["an event a block", "many events a block"]
+    ("fewer", "size"), [(1_000, None), (400, 4096)], ids=["an event a block", "many events a block"]
 )
 @pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.api)
 def test_ten_times_the_deltas_cost_ten_times_the_operations(wire: Wire, fewer: int, size: int | None) -> None:

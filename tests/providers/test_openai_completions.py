@@ -37,6 +37,7 @@ from agentcore import (
     stream_response,
 )
 from agentcore.content import ProviderContent, TextContent
+from agentcore.providers import _chat_reading
 from agentcore.testing.sse_server import Cut, Gate, Reply, Reset, Stall, json_reply, sse
 from tests.providers.chat_support import (
     DONE,
@@ -786,7 +787,10 @@ def test_dropping_the_iterator_closes_the_connection() -> None:
 
 
 @pytest.mark.parametrize("ending", [[finish(), DONE], [finish()]], ids=["the mark of the end", "a reason alone"])
-def test_a_server_that_keeps_the_connection_open_after_the_end_is_left(ending: list[Any]) -> None:
+def test_a_server_that_keeps_the_connection_open_after_the_end_is_left(
+    ending: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_chat_reading, "_PATIENCE_AT_THE_END", 0.2)
     with served(Reply([sse(text("a"), *ending), Stall()])) as (server, model):
         message = message_of(ask(model))
 
@@ -1023,7 +1027,7 @@ def check_message(message: AssistantMessage) -> None:
     assert (message.stop_reason == "error") == (message.error is not None)
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(st.lists(payloads, max_size=8))
 def test_any_json_gives_a_message(lines: list[str]) -> None:
     check_message(message_of(events_of("".join(f"data: {line}\n\n" for line in lines).encode("utf-8", "replace"))))
