@@ -33,7 +33,7 @@ def said(agent: Agent) -> list[Any]:
 
 def requests(agent: Agent) -> list[Any]:
     """Return what the scripted model of an agent was asked."""
-    return agent.stream_fn.requests  # type: ignore[union-attr]
+    return agent.stream_fn.requests
 
 
 def transcript_problems(messages: Sequence[Any]) -> list[str]:

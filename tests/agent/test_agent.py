@@ -22,6 +22,7 @@ from agentcore import (
     AgentBusyError,
     AgentContext,
     AgentLoopConfig,
+    AgentLoopTurnUpdate,
     AgentTool,
     AgentToolResult,
     AssistantMessage,
@@ -69,8 +70,6 @@ def script() -> list[Any]:
 
 
 def go_on(context: Any, signal: Any) -> Any:
-    from agentcore import AgentLoopTurnUpdate
-
     return AgentLoopTurnUpdate()
 
 
@@ -170,7 +169,7 @@ def test_the_end_of_a_stream_is_not_told_before_the_agent_is_idle() -> None:
         threading.Event().wait(0.05)
         settle(added)
 
-    agent._steering.settle = settle_late  # type: ignore[method-assign]
+    agent._steering.settle = settle_late
     streaming = [agent.state.is_streaming for event in agent.stream("hi") if event.type == "agent_end"]
 
     assert streaming == [False]
@@ -375,7 +374,7 @@ def test_what_state_gave_does_not_change_and_changing_it_changes_nothing() -> No
 
     assert roles(agent) == ["user", "assistant"]
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
-        state.is_streaming = True  # type: ignore[misc]
+        state.is_streaming = True
     agent.prompt("more")
     assert len(state.messages) == 3
 
@@ -600,7 +599,7 @@ def test_a_model_can_be_given_by_its_name_in_the_catalog() -> None:
 
     agent = Agent(f"{first}/{one.id}", config=AgentLoopConfig(model=one))
     assert agent.model == one
-    agent.model = f"{second}/{other.id}"  # type: ignore[assignment]
+    agent.model = f"{second}/{other.id}"
     assert agent.state.model == other
 
 
@@ -734,7 +733,7 @@ def test_a_listener_that_asks_to_abort_aborts_the_run() -> None:
 
 def test_what_is_no_listener_is_refused() -> None:
     with pytest.raises(TypeError, match="callable"):
-        agent_with().subscribe("print")  # type: ignore[arg-type]
+        agent_with().subscribe("print")
 
 
 # --- stopping -------------------------------------------------------------------------------------------------------
@@ -772,7 +771,7 @@ def test_dropping_a_stream_aborts_the_run_and_frees_the_agent() -> None:
         del stream
         assert agent.wait_for_idle(10)
 
-    assert agent.state.messages[-1].stop_reason == "aborted"  # type: ignore[union-attr]
+    assert agent.state.messages[-1].stop_reason == "aborted"
     assert agent.prompt("again").text == "two"
 
 
@@ -851,7 +850,7 @@ def test_a_call_that_ignores_being_stopped_is_given_up() -> None:
     result = agent.messages[2]
     assert isinstance(result, ToolResultMessage)
     assert (result.is_error, "aborted" in result.text) == (True, True)
-    assert agent.messages[-1].text == "Done."  # type: ignore[union-attr]
+    assert agent.messages[-1].text == "Done."
 
 
 # --- continuing -----------------------------------------------------------------------------------------------------
@@ -891,6 +890,25 @@ def test_continuing_from_a_user_message_needs_no_queue() -> None:
 
     assert agent.continue_().text == "one"
     assert roles(agent) == ["user", "user", "assistant"]
+
+
+def test_a_context_from_a_hook_holds_for_the_run_and_the_transcript_does_not_follow_it() -> None:
+    def trim(context: Any, signal: Any) -> AgentLoopTurnUpdate:
+        return AgentLoopTurnUpdate(context=AgentContext("Be brief.", context.context.messages[-1:], [tool()]))
+
+    agent = agent_with(
+        "before", reply(call("echo")), reply(call("echo")), "Done.", "after", tools=[tool()], prepare_next_turn=trim
+    )
+    agent.prompt("hi")
+    agent.prompt("more")
+
+    assert [len(request.messages) for request in requests(agent)] == [1, 3, 1, 1]
+    expected = ["user", "assistant", "user", "assistant", "toolResult", "assistant", "toolResult", "assistant"]
+    assert roles(agent) == expected
+    agent.prepare_next_turn = None
+    agent.prompt("last")
+    assert len(requests(agent)[4].messages) == 9
+    assert agent.state.system_prompt == ""
 
 
 # --- what it is doing -----------------------------------------------------------------------------------------------
@@ -965,12 +983,12 @@ def test_status_names_the_running_calls_their_time_and_their_threads() -> None:
     assert [(one.tool_call_id, one.tool_name) for one in status.running_calls] == [("a", "echo"), ("b", "echo")]
     assert all(one.seconds >= 0 for one in status.running_calls)
     assert [one.thread_name for one in status.running_calls] == ["agentcore-tool-echo-1", "agentcore-tool-echo-2"]
-    assert [message.content for message in status.steering_queue] == ["wait"]  # type: ignore[attr-defined]
-    assert [message.content for message in status.follow_up_queue] == ["and then"]  # type: ignore[attr-defined]
+    assert [message.content for message in status.steering_queue] == ["wait"]
+    assert [message.content for message in status.follow_up_queue] == ["and then"]
     assert [one.tool_call_id for one in left] == ["b"]
     assert agent.status().running_calls == ()
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
-        status.phase = "idle"  # type: ignore[misc]
+        status.phase = "idle"
 
 
 def test_status_names_the_thread_of_a_call_that_runs_in_sequence() -> None:

@@ -29,7 +29,9 @@ from agentcore import (
     BeforeToolCallContext,
     ToolCall,
     ToolResultMessage,
+    allow,
     approvals,
+    deny,
 )
 from agentcore.testing import call, reply
 from tests.agent.agent_support import agent_with, tool, transcript_problems
@@ -70,7 +72,7 @@ def test_a_hook_that_waits_holds_the_call_until_the_answer_comes() -> None:
 
     def ask(context: Any, signal: Any) -> Any:
         question.set()
-        return approvals.allow() if approvals.wait(answered, signal) else approvals.deny()
+        return allow() if approvals.wait(answered, signal) else deny()
 
     agent = agent_with(
         reply(call("echo", id="a")),
@@ -171,7 +173,7 @@ def test_arguments_that_cannot_be_read_never_come_to_the_hook() -> None:
     agent.prompt("hi")
 
     assert asked == []
-    assert agent.messages[2].is_error  # type: ignore[union-attr]
+    assert agent.messages[2].is_error
 
 
 # --- the terminal ---------------------------------------------------------------------------------------------------
@@ -248,7 +250,7 @@ def test_yes_allows(terminal: Terminal, typed: str) -> None:
     terminal.read_until(QUESTION)
     terminal.type(typed + "\n")
 
-    assert asking.answer() == approvals.allow()
+    assert asking.answer() == allow()
 
 
 @pytest.mark.parametrize(
@@ -265,7 +267,7 @@ def test_no_denies_with_the_reason_for_the_model(terminal: Terminal, typed: str,
     terminal.read_until(QUESTION)
     terminal.type(typed + "\n")
 
-    assert asking.answer() == approvals.deny(reason)
+    assert asking.answer() == deny(reason)
 
 
 @pytest.mark.parametrize("typed", ["", "maybe", "yes but only once", "yn", "always ask", "1", "y n"])
@@ -295,7 +297,7 @@ def test_yes_is_for_this_one_call(terminal: Terminal) -> None:
         asking = ask({"command": "ls"}, bash)
         terminal.read_until(QUESTION, time_asked)
         terminal.type("y\n")
-        assert asking.answer() == approvals.allow()
+        assert asking.answer() == allow()
 
 
 def test_always_is_for_this_tool_and_exactly_these_arguments(terminal: Terminal) -> None:
@@ -303,10 +305,10 @@ def test_always_is_for_this_tool_and_exactly_these_arguments(terminal: Terminal)
     asking = ask({"command": "ls", "timeout": 1}, bash)
     terminal.read_until(QUESTION)
     terminal.type("a\n")
-    assert asking.answer() == approvals.allow()
+    assert asking.answer() == allow()
 
     again = approvals.ask_in_terminal(asked_about({"timeout": 1, "command": "ls"}, bash), never())
-    assert again == approvals.allow()
+    assert again == allow()
     asked = 1
     for args, one in [
         ({"command": "ls"}, bash),
@@ -332,7 +334,7 @@ def test_arguments_that_json_cannot_hold_are_allowed_once_at_the_most(terminal: 
         asking = ask(args, bash)
         terminal.read_until(QUESTION, time_asked)
         terminal.type("always\n")
-        assert asking.answer() == approvals.allow()
+        assert asking.answer() == allow()
 
 
 def test_what_is_allowed_always_is_forgotten_with_the_tool() -> None:
@@ -391,7 +393,7 @@ def test_what_python_had_read_before_the_question_is_no_answer(terminal: Termina
     terminal.type("first line\n")
     assert terminal.stdin.readline() == "first line\n"
     terminal.type("y\n")
-    terminal.stdin.buffer.peek()  # type: ignore[attr-defined]
+    terminal.stdin.buffer.peek()
     asking = ask({"command": "rm"})
     terminal.read_until(QUESTION)
     terminal.type("n\n")
@@ -426,8 +428,8 @@ def test_stopping_one_call_that_is_asked_about_lets_the_run_go_on(terminal: Term
     assert agent.abort_tool("a")
     stream.result(20)
 
-    assert agent.messages[-1].text == "Done."  # type: ignore[union-attr]
-    assert agent.messages[2].is_error  # type: ignore[union-attr]
+    assert agent.messages[-1].text == "Done."
+    assert agent.messages[2].is_error
 
 
 def test_questions_of_several_threads_come_one_after_another(terminal: Terminal) -> None:
@@ -438,7 +440,7 @@ def test_questions_of_several_threads_come_one_after_another(terminal: Terminal)
     assert "aborted" in gone.answer().reason
     assert '"two"' not in terminal.shown
     terminal.type("y\n")
-    assert first.answer() == approvals.allow()
+    assert first.answer() == allow()
     terminal.read_until(QUESTION, 2)
     terminal.type("n\n")
 
@@ -477,7 +479,7 @@ def test_the_question_is_shown_on_stdout_when_stderr_goes_elsewhere(
     terminal.read_until(QUESTION)
     terminal.type("y\n")
 
-    assert asking.answer() == approvals.allow()
+    assert asking.answer() == allow()
 
 
 IN_A_SCRIPT = """
@@ -562,7 +564,7 @@ def ask_input(monkeypatch: pytest.MonkeyPatch, *answers: Any, signal: AbortSigna
 def test_a_notebook_is_asked_until_the_answer_is_clear(monkeypatch: pytest.MonkeyPatch) -> None:
     answer, person = ask_input(monkeypatch, "", "hm", "yes")
 
-    assert answer == approvals.allow()
+    assert answer == allow()
     assert len(person.asked) == 3
     assert "ls\\u0007" in person.asked[0]
 
@@ -602,7 +604,7 @@ def test_input_in_a_terminal_asks_there(terminal: Terminal, monkeypatch: pytest.
     terminal.read_until(QUESTION)
     terminal.type("y\n")
 
-    assert asking.answer() == approvals.allow()
+    assert asking.answer() == allow()
 
 
 def test_nothing_of_the_arguments_is_logged(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -167,7 +167,7 @@ def test_an_interrupt_when_the_thread_of_a_stream_has_begun_aborts_the_run(monke
         assert agent.wait_for_idle(20)
 
     assert agent.state.error_message == "interrupted"
-    assert agent.messages[-1].stop_reason == "aborted"  # type: ignore[union-attr]
+    assert agent.messages[-1].stop_reason == "aborted"
     assert agent.prompt("again").text == "more"
 
 

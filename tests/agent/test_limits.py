@@ -90,7 +90,7 @@ def test_calls_that_were_paid_for_and_could_not_be_used_count() -> None:
     assert agent.status().usage.total_tokens == 400
     results = [message for message in agent.messages if message.role == "toolResult"]
     assert len(results) == 4
-    assert all(result.is_error for result in results)  # type: ignore[attr-defined]
+    assert all(result.is_error for result in results)
 
 
 @pytest.mark.parametrize("name", ["turns", "tokens", "cost", "seconds"])
@@ -98,7 +98,7 @@ def test_calls_that_were_paid_for_and_could_not_be_used_count() -> None:
 def test_a_limit_of_nothing_is_refused_and_none_is_no_limit(name: str, value: float) -> None:
     with pytest.raises(ValueError, match=name):
         Limits(**{name: value})
-    assert getattr(Limits(**{name: None}), name) is None  # type: ignore[arg-type]
+    assert getattr(Limits(**{name: None}), name) is None
 
 
 def test_without_limits_an_agent_goes_on_as_long_as_the_model_does() -> None:
@@ -126,5 +126,5 @@ def test_messages_that_wait_are_kept_for_the_run_after_the_limit() -> None:
     agent.prompt("hi")
 
     assert [message.content for message in agent.messages if isinstance(message, UserMessage)] == ["hi"]
-    assert [message.content for message in agent.status().steering_queue] == ["now"]  # type: ignore[attr-defined]
-    assert [message.content for message in agent.status().follow_up_queue] == ["later"]  # type: ignore[attr-defined]
+    assert [message.content for message in agent.status().steering_queue] == ["now"]
+    assert [message.content for message in agent.status().follow_up_queue] == ["later"]

@@ -126,7 +126,7 @@ def test_messages_that_a_run_took_and_did_not_get_to_go_back_to_the_front_in_ord
 
     # `b` was announced, so it was closed and is in the transcript; `c` waits, before what came later.
     assert said(agent) == ["hi", "a", "b"]
-    assert [message.content for message in agent.status().steering_queue] == ["c", "d"]  # type: ignore[attr-defined]
+    assert [message.content for message in agent.status().steering_queue] == ["c", "d"]
     agent.prompt("again")
     assert said(agent) == ["hi", "a", "b", "again", "c", "d"]
 
@@ -142,7 +142,7 @@ def test_follow_ups_that_a_run_did_not_get_to_go_back_too() -> None:
     remove()
 
     assert said(agent) == ["hi", "a"]
-    assert [message.content for message in agent.status().follow_up_queue] == ["b", "c"]  # type: ignore[attr-defined]
+    assert [message.content for message in agent.status().follow_up_queue] == ["b", "c"]
     agent.prompt("again")
     assert said(agent) == ["hi", "a", "again", "b", "c"]
 
@@ -159,11 +159,11 @@ def test_a_message_that_was_taken_just_before_an_abort_is_still_queued() -> None
             raise AbortRequested("now")
         return taken
 
-    queue.take = take_then_abort  # type: ignore[method-assign]
+    queue.take = take_then_abort
     agent.subscribe(at("message_update", lambda: agent.steer("late")))
 
     agent.prompt("hi")
-    queue.take = take  # type: ignore[method-assign]
+    queue.take = take
 
     assert said(agent) == ["hi"]
     assert agent.has_queued_messages()
@@ -206,7 +206,7 @@ def test_a_message_cleared_while_the_run_has_it_is_delivered_or_gone_but_never_q
     remove()
 
     assert said(agent) == ["hi", "more", "a"]
-    assert [message.content for message in agent.status().steering_queue] == ["c"]  # type: ignore[attr-defined]
+    assert [message.content for message in agent.status().steering_queue] == ["c"]
 
 
 def test_a_queue_lets_a_message_go_only_when_it_is_in_the_transcript() -> None:

@@ -88,7 +88,7 @@ def played(actions: dict[int, Callable[[Agent], object]], puppet: Puppet, mode: 
         steering_mode=mode,
         follow_up_mode=mode,
     )
-    points = Points({at: lambda action=action: action(agent) for at, action in actions.items()}, puppet)  # type: ignore[misc]
+    points = Points({at: lambda action=action: action(agent) for at, action in actions.items()}, puppet)
     agent.config = AgentLoopConfig(
         model=agent.model,
         before_tool_call=points.reached,
@@ -122,7 +122,7 @@ def check(agent: Agent, events: list[Any], accepted: list[str]) -> None:
     assert (kinds.count("agent_start"), kinds.count("agent_end")) == (1, 1)
     assert transcript_problems(agent.messages) == []
     status = agent.status()
-    waiting = [message.content for message in (*status.steering_queue, *status.follow_up_queue)]  # type: ignore[attr-defined]
+    waiting = [message.content for message in (*status.steering_queue, *status.follow_up_queue)]
     delivered = said(agent)[1:]
     assert sorted([*delivered, *waiting]) == sorted(accepted)
     agent.prompt("last")
@@ -542,7 +542,7 @@ def test_tools_of_parallel_batches_see_one_agent() -> None:
 def test_a_tool_record_is_immutable_and_can_be_shared_by_agents_on_many_threads() -> None:
     shared: AgentTool = tool()
     with pytest.raises(AttributeError):
-        shared.name = "other"  # type: ignore[misc]
+        shared.name = "other"
     outcomes: SimpleQueue[Any] = SimpleQueue()
 
     def run() -> None:

@@ -179,7 +179,7 @@ def test_what_is_no_decision_is_refused_and_nothing_runs(decisions: Any, error: 
 
 def test_replacing_needs_arguments() -> None:
     with pytest.raises(TypeError, match="dict of arguments"):
-        replace(["n"])  # type: ignore[arg-type]
+        replace(["n"])
 
 
 def test_replaced_arguments_are_validated_and_not_coerced() -> None:
@@ -393,7 +393,7 @@ def test_a_paused_run_goes_on_in_another_process_from_messages_that_were_json() 
     messages = [message_from_dict(data) for data in told["messages"]]
     assert messages[: len(agent.messages)] == agent.messages
     assert transcript_problems(messages) == []
-    assert messages[-1].text == "Done."  # type: ignore[attr-defined]
+    assert messages[-1].text == "Done."
 
 
 def test_pausing_leaves_every_call_to_somebody_else() -> None:

@@ -375,7 +375,7 @@ def test_a_paused_call_is_decided_on_by_another_agent_with_the_session(session: 
         agent = agent_with("Done.", tools=[tool()], session=again)
         assert agent.resume({"a": allow()}).text == "Done."
 
-        assert agent.messages[2].text == "ran {'n': 1}"  # type: ignore[attr-defined]
+        assert agent.messages[2].text == "ran {'n': 1}"
         assert stored(again) == agent.messages
 
 
@@ -537,7 +537,7 @@ def test_runs_can_be_extended_until_that_is_taken_back() -> None:
 
 def test_an_extension_that_gives_no_config_is_refused_before_the_run_begins() -> None:
     agent = agent_with("one")
-    take_back = agent.extend_runs(lambda config: None)  # type: ignore[arg-type, return-value]
+    take_back = agent.extend_runs(lambda config: None)
     with pytest.raises(TypeError, match="AgentLoopConfig"):
         agent.prompt("hi")
     take_back()

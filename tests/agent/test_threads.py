@@ -135,7 +135,7 @@ def test_arguments_are_prepared_on_the_thread_of_the_run_and_executed_on_workers
     )
     agent.prompt("hi")
     assert names == {"prepare": "MainThread", "execute": "agentcore-tool-echo-1"}
-    agent.tool_execution = "sequential"  # type: ignore[assignment]
+    agent.tool_execution = "sequential"
     agent.prompt("hi")
     assert names == {"prepare": "MainThread", "execute": "MainThread"}
     assert sum(isinstance(message, ToolResultMessage) for message in agent.messages) == 2
