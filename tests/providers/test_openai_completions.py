@@ -786,6 +786,24 @@ def test_dropping_the_iterator_closes_the_connection() -> None:
         assert server.connections[0].closed.wait(2.0)
 
 
+def test_proofs_of_thinking_whose_texts_are_no_texts_are_kept_as_they_came() -> None:
+    parts = [{"type": "summary_text", "text": "Hm"}]
+    pieces: list[Any] = [
+        {"type": "reasoning.summary", "index": 0, "summary": parts, "data": "c2ln"},
+        {"type": "reasoning.text", "index": 1, "text": {"odd": 1}},
+        {"type": "reasoning.text", "index": 1, "text": "now"},
+        {"type": "reasoning.text", "index": 1, "text": " text"},
+    ]
+
+    message = read(*(delta(reasoning_details=[piece]) for piece in pieces), finish(), DONE)
+
+    (kept,) = [block for block in message.content if isinstance(block, ProviderContent)]
+    assert kept.data == {
+        "reasoning_details": [pieces[0], {"type": "reasoning.text", "index": 1, "text": "now text"}],
+    }
+    assert message.stop_reason == "stop"
+
+
 @pytest.mark.parametrize("ending", [[finish(), DONE], [finish()]], ids=["the mark of the end", "a reason alone"])
 def test_a_server_that_keeps_the_connection_open_after_the_end_is_left(
     ending: list[Any], monkeypatch: pytest.MonkeyPatch
