@@ -222,7 +222,6 @@ class CallRunner:
                 self._inbox.get(self._seconds_to_wait())
             except Empty:
                 pass
-            self._raise_kept()
 
     def _start_waiting(self, waiting: deque[CallRecord]) -> None:
         """Start the calls for which there is a slot and whose name is free, in the order of the calls."""
