@@ -218,11 +218,11 @@ def drive(run: Run, prompts: Iterable[AgentMessage] = (), resumed: ResumedCalls 
     """Run to the end, whichever it is, and leave nothing open."""
     outside = current()
     run.open(prompts)
+    if resumed is not None:
+        run.batch = ToolBatch(run, resumed.message, resumed.calls, len(run.new_messages), resumed.decide)
     try:
         try:
             enter(run)
-            if resumed is not None:
-                run.batch = ToolBatch(run, resumed.message, resumed.calls, len(run.new_messages), resumed.decide)
             _drive(run)
         except Exception:
             raise

@@ -233,6 +233,11 @@ class Resumed(Scenario):
         message = AssistantMessage(CALLS[:2], stop_reason="tool_use")
         drive(run, (), ResumedCalls(message, CALLS[:2], lambda context, signal: None))
 
+    def problems(self, log: list[Any], added: list[Any]) -> list[str]:
+        answered = [message.tool_call_id for message in added if message.role == "toolResult"]
+        left_open = added and answered != [one.id for one in CALLS[:2]]
+        return [*super().problems(log, added), *(["a call was left open"] if left_open else [])]
+
 
 class Pausing(Scenario):
     """A hook pauses the first call."""
