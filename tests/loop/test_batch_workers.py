@@ -873,6 +873,21 @@ def test_of_each_call_its_state_its_start_and_its_thread_are_known_from_any_thre
     assert events[-1].reason == "paused"
 
 
+def test_of_a_call_on_the_loops_own_thread_the_same_is_known():
+    seen: list[Any] = []
+
+    def look(call_id: str, *rest: Any) -> str:
+        seen.extend((record.call.id, record.state, record.thread_name) for record in run.batch.records)
+        assert run.batch.records[0].started_at is not None
+        return "ok"
+
+    model = scripted(reply(call("look", id="c1"), call("w", id="c2")), "Done.")
+    config = AgentLoopConfig(model=scripted_model(), tool_execution="sequential")
+    run = new_run(AgentContext(tools=[tool("look", look), tool("w")]), config, lambda event: None, None, model, [])
+    drive(run, [UserMessage("hi")])
+    assert seen == [("c1", "running", threading.current_thread().name), ("c2", "waiting", None)]
+
+
 # --- calls that an earlier run left open ----------------------------------------------------------------------------
 
 
