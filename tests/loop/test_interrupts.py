@@ -1,7 +1,7 @@
 """Ctrl-C belongs to the run wherever it arrives: it is raised at once, and leaves nothing in disorder.
 
 A sweep raises `KeyboardInterrupt` at one point of a run after another. By default it takes one point in some dozens;
-with AGENTCORE_ALL_INTERRUPTS=1 in the environment, every one, also those in the standard library (some minutes).
+with AGENTCORE_ALL_INTERRUPTS=1 in the environment, every one, also those in the standard library (a quarter of an hour).
 """
 
 import faulthandler
