@@ -85,6 +85,8 @@ def interrupted_at(name: str, at: int, folder: Path) -> tuple[SessionInterrupter
     interrupter = SessionInterrupter(at)
     raised: BaseException | None = None
     faulthandler.dump_traceback_later(SECONDS_UNTIL_STUCK, exit=True)
+    if sys.version_info >= (3, 12):
+        sys._getframe().f_trace_opcodes = True  # these versions want to be told before
     sys.settrace(interrupter)
     try:
         act(name, agent)
