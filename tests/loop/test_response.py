@@ -133,6 +133,27 @@ def test_the_hooks_of_a_request_get_the_signal_of_the_run():
     assert not options_signal.aborted
 
 
+@pytest.mark.parametrize("hook", ["get_steering_messages", "transform_context", "convert_to_llm", "get_api_key"])
+def test_an_abort_on_the_way_to_a_request_keeps_it_from_being_sent(hook: str):
+    controller = AbortController()
+    asked: list[str] = []
+
+    def noting(name: str) -> Callable[..., Any]:
+        def asks(*args: Any) -> Any:
+            asked.append(name)
+            if name == hook:
+                controller.abort("enough")
+            return args[0] if name in ("transform_context", "convert_to_llm") else None
+
+        return asks
+
+    names = ["get_steering_messages", "transform_context", "convert_to_llm", "get_api_key"]
+    played = answer("never", signal=controller.signal, **{name: noting(name) for name in names})
+    assert played.model.requests == []
+    assert asked[: names.index(hook) + 1] == names[: names.index(hook) + 1]
+    assert played.lines[-4:] == ["start assistant", "end assistant aborted", "turn_end", "agent_end aborted"]
+
+
 def test_an_iterator_of_messages_will_do_from_a_converter():
     played = answer(
         "Hello",
