@@ -1,6 +1,5 @@
 """A synchronous, thread-based LLM agent loop: no asyncio, every event on your own thread."""
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 from agentcore.abort import AbortController, AbortSignal
@@ -206,9 +205,6 @@ __all__ = [
     "stream_response",
     "tool",
 ]
-
-# What is logged is the application's to show: without a handler of its own, Python would print it to standard error.
-logging.getLogger("agentcore").addHandler(logging.NullHandler())
 
 _ON_FIRST_USE = {
     **dict.fromkeys(("Agent", "allow", "deny", "replace"), "agentcore.agent"),

@@ -50,7 +50,7 @@ _WAITING_TO_RETRY = "waiting to retry"
 _COMPACTING = "compacting"
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class AgentState(Record):
     """An agent as it was at one moment.
 
@@ -70,7 +70,7 @@ class AgentState(Record):
     error_message: str | None
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(eq=False, repr=False)
 class RunningCall(Record):
     """A tool call that is being executed: for how many seconds, and on the thread of which name."""
 
@@ -80,7 +80,7 @@ class RunningCall(Record):
     thread_name: str
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class AgentStatus(Record):
     """What an agent is doing.
 

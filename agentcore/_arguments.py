@@ -12,7 +12,6 @@ import copy
 import math
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from graphlib import CycleError, TopologicalSorter
 from typing import Any, NoReturn, Protocol, cast
 
 from agentcore._coercion import NOTHING, Mender, NotJsonError, coerced, copied, holds_whole_float
@@ -242,6 +241,8 @@ class _SchemaCheck:
 
     def _refuse_circles(self) -> None:
         """Refuse parts that apply to the same value as themselves: following them would never end."""
+        from graphlib import CycleError, TopologicalSorter
+
         graph = {key: [id(inner) for inner in self._in_place(part)] for key, part in self.parts.items()}
         try:
             TopologicalSorter(graph).prepare()

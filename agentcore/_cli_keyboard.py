@@ -13,7 +13,7 @@ from collections.abc import Callable
 from queue import Empty
 from typing import Any, Final
 
-from agentcore._workers import Mailbox, start_daemon
+from agentcore._mailbox import Mailbox, start_daemon
 from agentcore.abort import AbortController
 
 __all__ = ["KeyDecoder", "Keyboard", "LineEditor", "PlainLines", "is_in_foreground"]

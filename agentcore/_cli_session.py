@@ -23,7 +23,7 @@ from agentcore._cli_commands import Commands, command_of
 from agentcore._cli_keyboard import Keyboard, PlainLines, is_in_foreground
 from agentcore._cli_models import UsageError, key_hint, model_words
 from agentcore._cli_settings import Settings
-from agentcore._workers import Mailbox
+from agentcore._mailbox import Mailbox
 from agentcore.abort import AbortSignal
 from agentcore.agent import Agent
 from agentcore.display.terminal import LiveView, PlainView, View, can_be_live

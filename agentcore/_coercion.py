@@ -21,8 +21,8 @@ _MOST_BRANCHES = 1000
 # Each round may uncover one more level (a JSON string inside a JSON string); two rules that undo each other end here.
 _MOST_ROUNDS = 12
 
-_INTEGER_TEXT = re.compile(r"[+-]?[0-9]+(\.0*)?")
-_NUMBER_TEXT = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_INTEGER_TEXT = r"[+-]?[0-9]+(\.0*)?"
+_NUMBER_TEXT = r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?"
 
 
 class NotJsonError(Exception):
@@ -166,9 +166,9 @@ def coerced(value: Any, kind: Any) -> Any:
     """Return a value as another JSON type, or `NOTHING` where that is not safe."""
     try:
         match kind:
-            case "integer" if isinstance(value, str) and _INTEGER_TEXT.fullmatch(value.strip()):
+            case "integer" if isinstance(value, str) and re.fullmatch(_INTEGER_TEXT, value.strip()):
                 return int(value.strip().partition(".")[0])
-            case "number" if isinstance(value, str) and _NUMBER_TEXT.fullmatch(value.strip()):
+            case "number" if isinstance(value, str) and re.fullmatch(_NUMBER_TEXT, value.strip()):
                 text = value.strip()
                 number = float(text) if set(text) & set(".eE") else int(text)
                 return number if math.isfinite(number) else NOTHING

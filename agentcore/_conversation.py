@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
+from agentcore._logs import log_failure
 from agentcore._records import json_safe
 from agentcore.errors import MisuseError, SessionCorruptError
 from agentcore.messages import AgentMessage, CompactionSummaryMessage, message_from_dict
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = ["Conversation", "ConversationRecord", "load_conversation", "save_conversation"]
-
-_logger = logging.getLogger("agentcore.agent")
 
 _TYPE, _VERSION = "agent", 1
 
@@ -124,7 +122,7 @@ class ConversationRecord:
         try:
             self.complete(added)
         except Exception as error:
-            _logger.error("a session could not be written, the next run tries again: %s", type(error).__name__)
+            log_failure("agent", error, "a session could not be written, the next run tries again")
 
     def _write(self) -> None:
         log, session = self._log, self._session

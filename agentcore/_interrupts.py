@@ -7,7 +7,6 @@ therefore does what it does everywhere else: it raises `KeyboardInterrupt`.
 
 from __future__ import annotations
 
-import signal
 import sys
 import threading
 from collections.abc import Callable
@@ -36,6 +35,8 @@ class Interrupts:
         """Replace the handler of an event loop that runs on this thread; anywhere else, and any other, leave it."""
         if threading.current_thread() is not threading.main_thread() or not _in_event_loop():
             return
+        import signal
+
         handler = signal.getsignal(signal.SIGINT)
         if callable(handler) and handler is not signal.default_int_handler:
             self._taken_from = handler
@@ -53,6 +54,8 @@ class Interrupts:
         """Put the handler back, unless somebody else has set one since."""
         handler = self._taken_from
         if handler is not None:
+            import signal
+
             if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
                 signal.signal(signal.SIGINT, handler)
             self._taken_from = None

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
+from agentcore._logs import log_failure
 from agentcore._tool_calls import coroutine_closed
 from agentcore.abort import AbortSignal
 from agentcore.events import AgentEvent
 
 __all__ = ["Listener", "Listeners"]
-
-_logger = logging.getLogger("agentcore.agent")
 
 Listener = Callable[[AgentEvent, AbortSignal], object]
 """`listener(event, signal)`: gets every event of an agent's runs; `signal` is the run's."""
@@ -49,8 +47,7 @@ class Listeners:
                 if coroutine_closed(listener(event, signal)):
                     raise TypeError("a listener is a coroutine function; listeners here are plain functions")
             except Exception as error:
-                # A broken one fails at every delta. What it says can hold what must not be in a log.
+                # A broken one fails at every delta.
                 if (key, event.type) not in logged:
                     logged.add((key, event.type))
-                    _logger.error("a listener failed at `%s`: %s", event.type, type(error).__name__)
-                    _logger.debug("a listener failed at `%s`", event.type, exc_info=error)
+                    log_failure("agent", error, "a listener failed at `%s`", event.type)

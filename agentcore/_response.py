@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import attrs
 
+from agentcore._logs import log_details, log_failure
 from agentcore._run import Response, Run, drop_event
 from agentcore._tool_calls import coroutine_closed
 from agentcore.config import ModelContext, StreamOptions
@@ -36,8 +36,6 @@ from agentcore.models import ThinkingLevel
 from agentcore.partial import PartialMessage
 
 __all__ = ["respond"]
-
-_logger = logging.getLogger("agentcore.loop")
 
 _UPDATES = frozenset(
     (
@@ -110,8 +108,7 @@ def _closed(close: Any) -> None:
     try:
         close()
     except Exception as error:
-        _logger.error("closing a stream function failed: %s", type(error).__name__)
-        _logger.debug("closing a stream function failed", exc_info=error)
+        log_failure("loop", error, "closing a stream function failed")
 
 
 def _consumed(run: Run, response: Response, iterator: Iterator[StreamEvent]) -> AssistantMessage:
@@ -180,5 +177,5 @@ def _failed(run: Run, text: str, error: Exception | None = None) -> AssistantMes
     if run.signal.aborted:
         raise AbortRequested(run.signal.reason)
     if error is not None:
-        _logger.debug("a stream function failed", exc_info=error)
+        log_details("loop", error, "a stream function failed")
     return run.cut_short("error", ErrorInfo("stream_function", text))

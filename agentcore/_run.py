@@ -12,18 +12,17 @@ goes out.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from agentcore._arguments import compile_schema
+from agentcore._logs import log_failure, log_warning
 from agentcore._tool_batch import ToolBatch
 from agentcore._tool_calls import ExecutedToolCallBatch, abort_reason, coroutine_closed, error_text
-from agentcore._workers import DaemonThreadPool
 from agentcore.abort import AbortController, AbortSignal
 from agentcore.config import AgentContext, AgentLoopConfig, AgentLoopTurnUpdate, StreamFn
 from agentcore.errors import AbortRequested
@@ -49,9 +48,10 @@ from agentcore.models import has_prices, usage_cost
 from agentcore.partial import PartialMessage
 from agentcore.tools import AgentTool
 
-__all__ = ["Response", "Run", "as_messages", "drop_event"]
+if TYPE_CHECKING:
+    from agentcore._workers import DaemonThreadPool
 
-_logger = logging.getLogger("agentcore.loop")
+__all__ = ["Response", "Run", "as_messages", "drop_event"]
 
 # Who presses Ctrl-C does not wait longer, however much time tools have to return after an abort.
 _LONGEST_GRACE_AFTER_INTERRUPT = 1.0
@@ -154,6 +154,8 @@ class Run:
     def workers(self) -> DaemonThreadPool:
         """Return the threads for tool calls: those of this run alone, so that a run inside a tool cannot wait for one."""
         if self._workers is None:
+            from agentcore._workers import DaemonThreadPool
+
             self._workers = DaemonThreadPool(self.config.max_parallel_tools, "agentcore-tool", keep_idle=True)
         return self._workers
 
@@ -242,8 +244,7 @@ class Run:
 
     def _keep(self, error: Exception) -> None:
         """Keep what `emit` raised while the run was being closed: the closing goes on, without listeners."""
-        _logger.error("`emit` failed while a run was being closed: %s", type(error).__name__)
-        _logger.debug("`emit` failed while a run was being closed", exc_info=error)
+        log_failure("loop", error, "`emit` failed while a run was being closed")
         self.kept = error
         if self.failure_kind is None:
             self.failure, self.failure_kind = error_text(error), type(error).__name__
@@ -370,11 +371,11 @@ class Run:
         what = "a run of %s/%s ended in an error: %s"
         if self.failure_kind is not None:
             # What a hook raised is raised again to the caller; what it says may not be for a log.
-            _logger.warning(what, self.model.provider, self.model.id, self.failure_kind)
+            log_warning("loop", what, self.model.provider, self.model.id, self.failure_kind)
             return
         last = next(one for one in reversed(self.new_messages) if isinstance(one, AssistantMessage))
         error = last.error or ErrorInfo("unknown", "no reason was given")
-        _logger.warning(what, last.provider, last.model, f"{error.kind}: {error.message}")
+        log_warning("loop", what, last.provider, last.model, f"{error.kind}: {error.message}")
 
     def close(self, failure: BaseException) -> str:
         """Stop everything and close what is open; return the reason the run ends with.

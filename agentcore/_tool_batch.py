@@ -24,7 +24,7 @@ from agentcore._tool_calls import (
     coroutine_closed,
     error_result,
     error_text,
-    log_failure,
+    log_failed_call,
     own_call,
     prepare_call,
     shown_message,
@@ -225,7 +225,7 @@ class ToolBatch:
             self.run.controller.abort(request.reason)
             return FinalizedToolCallOutcome(call, aborted_result(call, request.reason), True)
         except Exception as error:
-            log_failure("`after_tool_call`", call, error)
+            log_failed_call("`after_tool_call`", call, error)
             text = f"`{call.name}` has run, but the check after it failed: {error_text(error)}"
             return FinalizedToolCallOutcome(call, error_result(text), True)
         if patch is None:

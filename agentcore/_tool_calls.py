@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import logging
 from collections import deque
 from collections.abc import Callable
 from types import CoroutineType
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from agentcore._arguments import check_arguments, validate_arguments
+from agentcore._logs import log_failure
 from agentcore._records import represented, shortened
 from agentcore.abort import AbortController, AbortSignal
 from agentcore.config import BeforeToolCallContext, BeforeToolCallResult
@@ -38,18 +38,16 @@ __all__ = [
     "coroutine_closed",
     "error_result",
     "error_text",
-    "log_failure",
+    "log_failed_call",
     "own_call",
     "prepare_call",
     "shown_message",
 ]
 
-_logger = logging.getLogger("agentcore.tools")
-
 BeforeHook = Callable[[BeforeToolCallContext, AbortSignal], "BeforeToolCallResult | None"]
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(eq=False, repr=False)
 class PreparedToolCall:
     """A call that may run, and the arguments it runs with."""
 
@@ -58,14 +56,14 @@ class PreparedToolCall:
     args: dict[str, Any]
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(eq=False, repr=False)
 class ImmediateToolCallOutcome:
     """A call that is answered without being executed."""
 
     result: AgentToolResult
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(eq=False, repr=False)
 class ExecutedToolCallOutcome:
     """What an executed call gave."""
 
@@ -73,7 +71,7 @@ class ExecutedToolCallOutcome:
     is_error: bool = False
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(eq=False, repr=False)
 class FinalizedToolCallOutcome:
     """The last word on a call."""
 
@@ -82,7 +80,7 @@ class FinalizedToolCallOutcome:
     is_error: bool = False
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(eq=False, repr=False)
 class ExecutedToolCallBatch:
     """What a batch came to: the results in the order of the calls."""
 
@@ -204,11 +202,9 @@ def error_result(text: str, terminate: bool | None = None) -> AgentToolResult:
     return AgentToolResult(text, terminate=terminate, is_error=True)
 
 
-def log_failure(what: str, call: ToolCall, error: BaseException) -> None:
+def log_failed_call(what: str, call: ToolCall, error: BaseException) -> None:
     """Log that something failed for a call, without what it said unless at DEBUG."""
-    # Messages and arguments can hold what must not be in a log; only who asks for debugging gets them.
-    _logger.error("%s failed for tool call %s: %s", what, call.id, type(error).__name__)
-    _logger.debug("%s failed for tool call %s", what, call.id, exc_info=error)
+    log_failure("tools", error, "%s failed for tool call %s", what, call.id)
 
 
 def abort_reason(failure: BaseException) -> object:
@@ -243,7 +239,7 @@ def prepare_call(
     except (ToolNotFoundError, ToolArgumentsError) as error:
         return ImmediateToolCallOutcome(error_result(error_text(error)))
     except Exception as error:
-        log_failure("preparing", call, error)
+        log_failed_call("preparing", call, error)
         return ImmediateToolCallOutcome(
             error_result(f"`{call.name}` was not run: preparing the call failed: {error_text(error)}")
         )
@@ -279,7 +275,7 @@ def _asked(
     try:
         verdict = before(context, record.controller.signal)
     except Exception as error:
-        log_failure("`before_tool_call`", call, error)
+        log_failed_call("`before_tool_call`", call, error)
         text = f"`{call.name}` was not run: the check before it failed: {error_text(error)}"
         return ImmediateToolCallOutcome(error_result(text))
     if verdict is None:
@@ -287,7 +283,7 @@ def _asked(
     if not isinstance(verdict, BeforeToolCallResult):
         hint = "; it must be a plain function" if coroutine_closed(verdict) else ""
         wrong = TypeError(f"`before_tool_call` returned {type(verdict).__name__}{hint}")
-        log_failure("`before_tool_call`", call, wrong)
+        log_failed_call("`before_tool_call`", call, wrong)
         return ImmediateToolCallOutcome(error_result(f"`{call.name}` was not run: {wrong}, so the call is blocked."))
     if verdict.block:
         reason = verdict.reason or f"The call of `{call.name}` was blocked."

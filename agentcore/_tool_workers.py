@@ -7,7 +7,6 @@ records tell. The loop's thread alone starts calls, so no worker waits for a slo
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -15,6 +14,8 @@ from queue import Empty
 from threading import current_thread, get_ident
 from typing import TYPE_CHECKING, Any
 
+from agentcore._logs import log_warning
+from agentcore._mailbox import Mailbox
 from agentcore._tool_calls import (
     CallRecord,
     ExecutedToolCallOutcome,
@@ -25,9 +26,8 @@ from agentcore._tool_calls import (
     coroutine_closed,
     error_result,
     error_text,
-    log_failure,
+    log_failed_call,
 )
-from agentcore._workers import Mailbox
 from agentcore.errors import AbortRequested
 from agentcore.events import ToolExecutionUpdateEvent
 from agentcore.tools import AgentToolResult, as_tool_result
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CallRunner"]
 
-_logger = logging.getLogger("agentcore.tools")
 
 # A tool may report faster than its reports can be emitted; between so many the loop looks at its other calls, at
 # deadlines and at the abort.
@@ -169,7 +168,7 @@ class CallRunner:
                 self._kept = None
                 raise
             if not isinstance(error, AbortRequested):
-                log_failure(f"tool `{call.name}`", call, error)
+                log_failed_call(f"tool `{call.name}`", call, error)
             return ExecutedToolCallOutcome(error_result(error_text(error)), True)
 
     # --- progress ---------------------------------------------------------------------------------------------------
@@ -181,7 +180,7 @@ class CallRunner:
         try:
             record.updates.append(as_tool_result(update))
         except Exception as error:
-            log_failure(f"an update of tool `{record.call.name}`", record.call, error)
+            log_failed_call(f"an update of tool `{record.call.name}`", record.call, error)
             return
         if get_ident() != self._thread_id:
             self._inbox.put(None)
@@ -246,7 +245,7 @@ class CallRunner:
         try:
             record.future = self._run.workers().submit_named(name, self._work, record)
         except RuntimeError as error:
-            log_failure("starting a thread", record.call, error)
+            log_failed_call("starting a thread", record.call, error)
             text = f"`{record.call.name}` was not run: no thread could be started: {error}"
             record.finalized = self._refused(record, error_result(text))
             self._leave(record)
@@ -312,7 +311,7 @@ class CallRunner:
             error_result(f"The call of `{call.name}` {_was(reason)}; it did not stop when asked to and was given up."),
         )
         record.updates.clear()
-        _logger.warning("tool call %s (`%s`) did not stop when asked to and was given up", call.id, call.name)
+        log_warning("tools", "tool call %s (`%s`) did not stop when asked to and was given up", call.id, call.name)
         if record.future is not None:
             self._run.workers().abandon(record.future)
         self._leave(record)

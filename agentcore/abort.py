@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import _thread
 import itertools
-import logging
 import math
 import threading
 import weakref
@@ -26,12 +25,11 @@ from queue import Empty
 from types import TracebackType
 from typing import Any, Final, NoReturn, cast
 
-from agentcore._workers import Mailbox, start_daemon
+from agentcore._logs import log_failure
+from agentcore._mailbox import Mailbox, start_daemon
 from agentcore.errors import AbortRequested
 
 __all__ = ["AbortController", "AbortSignal"]
-
-_logger = logging.getLogger(__name__)
 
 _write: Final = object.__setattr__
 _numbers: Final = itertools.count()
@@ -388,8 +386,6 @@ def _nothing() -> None:
 def _log(fn: Callable[[], object], error: BaseException) -> None:
     try:
         name = getattr(fn, "__qualname__", type(fn).__name__)
-        _logger.error("the abort callback `%s` raised %s", name, type(error).__name__)
-        # Messages and tracebacks can carry keys and user data: only who asks for debugging gets them.
-        _logger.debug("the abort callback `%s` raised", name, exc_info=error)
     except Exception:
-        pass  # a log handler that fails (stderr is not re-entrant in a signal handler) must not stop the abort
+        name = type(fn).__name__  # somebody's proxy: whatever it does when asked, the abort goes on
+    log_failure("abort", error, "the abort callback `%s` failed", name)

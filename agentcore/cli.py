@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import select
 import signal
@@ -93,10 +92,6 @@ def _amount(text: str) -> float:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with arguments (left out: those of the process); return its exit status."""
-    # The command says itself what went wrong; a second, raw line of the log would only confuse.
-    logger = logging.getLogger("agentcore")
-    if not logger.handlers:
-        logger.addHandler(logging.NullHandler())
     try:
         return _run(_parser().parse_args(argv))
     except UsageError as error:

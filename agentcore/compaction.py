@@ -19,12 +19,12 @@ over its whole conversation every time::
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
 
+from agentcore._logs import log_failure
 from agentcore._records import Record
 from agentcore._summaries import Summarize, summarize_with
 from agentcore._tool_calls import error_text
@@ -52,8 +52,6 @@ from agentcore.providers._overflow import is_context_overflow
 from agentcore.tokens import estimate_message_tokens, estimate_tokens, has_failed
 
 __all__ = ["Compaction", "Summarize", "auto_compact", "compact", "summarize_with"]
-
-_logger = logging.getLogger("agentcore.compaction")
 
 
 @attrs.frozen(repr=False, eq=False)
@@ -347,8 +345,7 @@ class _RunCompactor:
             done = compact(messages, keep_tokens, summarize, keep_user_messages=keep_user_messages, signal=signal)
         except Exception as failure:
             signal.raise_if_aborted()
-            _logger.error("a compaction failed: %s", type(failure).__name__)
-            _logger.debug("a compaction failed", exc_info=failure)
+            log_failure("compaction", failure, "a compaction failed")
             return error_text(failure)
         return "there is nothing before the last turn to summarise" if done is None else done
 

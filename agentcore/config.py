@@ -55,7 +55,7 @@ def _tools(tools: Iterable[AgentTool | Callable[..., Any]] | None) -> tuple[Agen
     return () if tools is None else check_unique_names(tools)
 
 
-@attrs.frozen(repr=False, eq=False)
+@attrs.frozen(eq=False, repr=False)
 class AgentContext(Record):
     """What a run starts from: the system prompt, the conversation so far, the tools.
 
@@ -68,7 +68,7 @@ class AgentContext(Record):
     tools: tuple[AgentTool, ...] = attrs.field(default=(), converter=_tools)
 
 
-@attrs.frozen(repr=False, eq=False)
+@attrs.frozen(eq=False, repr=False)
 class ModelContext(Record):
     """What a stream function gets to send: the system prompt, the messages a model understands, the tools.
 
@@ -93,7 +93,7 @@ def _check_limit(limits: Limits, field: attrs.Attribute[Any], value: Any) -> Non
         raise ValueError(f"`Limits.{field.name}` is {value!r}; it must be a whole number")
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class Limits(Record):
     """When a run ends by itself: after the first turn that reaches one of these.
 
@@ -165,7 +165,7 @@ def _dict_or_none(value: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return None if value is None else dict(value)
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class StreamOptions(Record):
     """The options of one request to a model.
 
@@ -210,7 +210,7 @@ It should not raise, and runs on the loop's thread. A generator function will do
 # --- hooks ----------------------------------------------------------------------------------------------------------
 
 
-@attrs.frozen(repr=False, eq=False)
+@attrs.frozen(eq=False, repr=False)
 class BeforeToolCallContext(Record):
     """A call that is about to run: `args` are the validated arguments, a copy of the hook's own."""
 
@@ -220,7 +220,7 @@ class BeforeToolCallContext(Record):
     context: AgentContext
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(eq=False, repr=False)
 class BeforeToolCallResult(Record):
     """What to do with a call.
 
@@ -235,7 +235,7 @@ class BeforeToolCallResult(Record):
     pause: bool = False
 
 
-@attrs.frozen(repr=False, eq=False)
+@attrs.frozen(eq=False, repr=False)
 class AfterToolCallContext(Record):
     """A call that has run, and what it gave."""
 
@@ -251,7 +251,7 @@ def _blocks_or_none(content: Any) -> tuple[ContentBlock, ...] | None:
     return None if content is None else as_blocks(content)
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(eq=False, repr=False)
 class AfterToolCallResult(Record):
     """What to change in a result: every field that is not `None` replaces that field; nothing is merged."""
 
@@ -264,7 +264,7 @@ class AfterToolCallResult(Record):
     terminate: bool | None = None
 
 
-@attrs.frozen(repr=False, eq=False)
+@attrs.frozen(eq=False, repr=False)
 class PrepareNextTurnContext(Record):
     """A turn that is over: its message, its results, the context as it is now, and all that the run has added."""
 
@@ -274,7 +274,7 @@ class PrepareNextTurnContext(Record):
     new_messages: tuple[AgentMessage, ...] = attrs.field(converter=_messages)
 
 
-@attrs.frozen(repr=False, eq=False)
+@attrs.frozen(eq=False, repr=False)
 class RecoverContext(Record):
     """A response that ended in an error; `attempt` counts the failures in a row, from 1."""
 
@@ -284,7 +284,7 @@ class RecoverContext(Record):
     attempt: int
 
 
-@attrs.frozen(repr=False, eq=False)
+@attrs.frozen(eq=False, repr=False)
 class AgentLoopTurnUpdate(Record):
     """What the following requests use instead; a field that is `None` keeps what is set."""
 
@@ -297,7 +297,7 @@ def _default_converter(value: Any) -> Any:
     return default_convert_to_llm if value is None else value
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class AgentLoopConfig(StreamOptions):
     """How a run goes: the model, the options of its requests, its hooks and its limits.
 

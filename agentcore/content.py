@@ -57,7 +57,7 @@ def known_fields(cls: type[_T], data: Mapping[str, Any], **converted: Any) -> _T
     return cls(**known)
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(eq=False, repr=False)
 class TextContent(Tagged):
     """Text. `signature` is what some providers want back unchanged with it."""
 
@@ -66,7 +66,7 @@ class TextContent(Tagged):
     signature: str | None = None
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(eq=False, repr=False)
 class ThinkingContent(Tagged):
     """What a model thought. `signature` carries the provider's proof or its encrypted form; `redacted` hides the text."""
 
@@ -76,7 +76,7 @@ class ThinkingContent(Tagged):
     redacted: bool = False
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(eq=False, repr=False)
 class ImageContent(Tagged):
     """An image: `data` is base64 text, `mime_type` such as `image/png`."""
 
@@ -85,7 +85,7 @@ class ImageContent(Tagged):
     mime_type: str
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(eq=False, repr=False)
 class ToolCall(Tagged):
     """A model's request to run a tool.
 
@@ -101,7 +101,7 @@ class ToolCall(Tagged):
     thought_signature: str | None = None
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(eq=False, repr=False)
 class ProviderContent(Tagged):
     """A block that only its own API understands, kept verbatim to be sent back to the same provider, api and model."""
 

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import attrs
 
-from agentcore._records import json_safe, shortened
+from agentcore._records import Valued, json_safe, shortened
 from agentcore.content import ToolCall
 from agentcore.messages import AgentMessage, AssistantMessage, CompactionSummaryMessage, ToolResultMessage, Usage
 from agentcore.partial import PartialMessage
@@ -53,8 +53,8 @@ __all__ = [
 ]
 
 
-class _Event:
-    """The base of events: their dict form."""
+class _Event(Valued):
+    """The base of events: their `repr` and their dict form."""
 
     __slots__ = ()
     type: ClassVar[str]
@@ -76,7 +76,7 @@ class _Event:
 # --- what a model's stream emits ------------------------------------------------------------------------------------
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class StartEvent(_Event):
     """The response has begun."""
 
@@ -84,7 +84,7 @@ class StartEvent(_Event):
     partial: AssistantMessage | PartialMessage
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class TextStartEvent(_Event):
     """A text block begins."""
 
@@ -93,7 +93,7 @@ class TextStartEvent(_Event):
     partial: AssistantMessage | PartialMessage
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class TextDeltaEvent(_Event):
     """A text block grows by `delta`."""
 
@@ -103,7 +103,7 @@ class TextDeltaEvent(_Event):
     partial: AssistantMessage | PartialMessage
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class TextEndEvent(_Event):
     """A text block is complete; `content` is all of it."""
 
@@ -113,7 +113,7 @@ class TextEndEvent(_Event):
     partial: AssistantMessage | PartialMessage
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class ThinkingStartEvent(_Event):
     """A thinking block begins."""
 
@@ -122,7 +122,7 @@ class ThinkingStartEvent(_Event):
     partial: AssistantMessage | PartialMessage
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class ThinkingDeltaEvent(_Event):
     """A thinking block grows by `delta`."""
 
@@ -132,7 +132,7 @@ class ThinkingDeltaEvent(_Event):
     partial: AssistantMessage | PartialMessage
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class ThinkingEndEvent(_Event):
     """A thinking block is complete; `content` is all of it."""
 
@@ -142,7 +142,7 @@ class ThinkingEndEvent(_Event):
     partial: AssistantMessage | PartialMessage
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class ToolCallStartEvent(_Event):
     """A tool call begins."""
 
@@ -151,7 +151,7 @@ class ToolCallStartEvent(_Event):
     partial: AssistantMessage | PartialMessage
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class ToolCallDeltaEvent(_Event):
     """The raw text of a call's arguments grows by `delta`."""
 
@@ -161,7 +161,7 @@ class ToolCallDeltaEvent(_Event):
     partial: AssistantMessage | PartialMessage
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class ToolCallEndEvent(_Event):
     """A tool call is complete."""
 
@@ -171,7 +171,7 @@ class ToolCallEndEvent(_Event):
     partial: AssistantMessage | PartialMessage
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class DoneEvent(_Event):
     """The response is complete."""
 
@@ -179,7 +179,7 @@ class DoneEvent(_Event):
     message: AssistantMessage
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class ErrorEvent(_Event):
     """The response failed or was aborted; `message` holds what had arrived and says why."""
 
@@ -187,7 +187,7 @@ class ErrorEvent(_Event):
     message: AssistantMessage
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class RequestRetryEvent(_Event):
     """A request failed and will be sent again after `delay` seconds; `attempt` counts from 1. In both unions."""
 
@@ -225,14 +225,14 @@ def _results(results: Iterable[ToolResultMessage]) -> tuple[ToolResultMessage, .
     return tuple(results)
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class AgentStartEvent(_Event):
     """A run begins."""
 
     type: ClassVar[str] = "agent_start"
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class AgentEndEvent(_Event):
     """A run is over.
 
@@ -246,14 +246,14 @@ class AgentEndEvent(_Event):
     reason: str = "completed"
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class TurnStartEvent(_Event):
     """A turn begins: one response of the model and the tool calls it asks for."""
 
     type: ClassVar[str] = "turn_start"
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class TurnEndEvent(_Event):
     """A turn is over; `tool_results` are in the order of the calls."""
 
@@ -262,7 +262,7 @@ class TurnEndEvent(_Event):
     tool_results: tuple[ToolResultMessage, ...] = attrs.field(default=(), converter=_results)
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class MessageStartEvent(_Event):
     """A message begins; one of the model is partial at this point."""
 
@@ -270,7 +270,7 @@ class MessageStartEvent(_Event):
     message: AgentMessage | PartialMessage
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class MessageUpdateEvent(_Event):
     """The model's message has grown; `message` is how it stands, `assistant_message_event` what came."""
 
@@ -283,7 +283,7 @@ class MessageUpdateEvent(_Event):
         return {"type": self.type, "assistant_message_event": self.assistant_message_event.to_dict()}
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class MessageEndEvent(_Event):
     """A message is complete and in the transcript."""
 
@@ -291,7 +291,7 @@ class MessageEndEvent(_Event):
     message: AgentMessage
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class ToolExecutionStartEvent(_Event):
     """A tool call is taken up, with the arguments the model gave."""
 
@@ -301,7 +301,7 @@ class ToolExecutionStartEvent(_Event):
     args: dict[str, Any]
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class ToolExecutionUpdateEvent(_Event):
     """A running tool reports progress; `partial_result` is an `AgentToolResult`."""
 
@@ -312,7 +312,7 @@ class ToolExecutionUpdateEvent(_Event):
     partial_result: Any
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class ToolExecutionEndEvent(_Event):
     """A tool call is answered; `result` is an `AgentToolResult`."""
 
@@ -323,7 +323,7 @@ class ToolExecutionEndEvent(_Event):
     is_error: bool
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class CompactionStartEvent(_Event):
     """The past of an agent's conversation is about to be summarised.
 
@@ -335,7 +335,7 @@ class CompactionStartEvent(_Event):
     tokens: int
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class CompactionEndEvent(_Event):
     """A compaction is over: `summary` stands for the past from here on, or `error` says why nothing has changed.
 

@@ -80,7 +80,7 @@ def _tokens(self: Any) -> int:
     return total
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(eq=False, repr=False)
 class Usage(Record, Displayed):
     """Tokens of a response, in disjoint counts, and what they cost.
 
@@ -124,7 +124,7 @@ class Usage(Record, Displayed):
         return known_fields(cls, data)
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(eq=False, repr=False)
 class ErrorInfo(Record):
     """Why a response failed.
 
@@ -211,7 +211,7 @@ def _timestamp() -> Any:
     return attrs.field(factory=now_ms)
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(eq=False, repr=False)
 class UserMessage(_Message):
     """What the user said: text, or blocks of text and images."""
 
@@ -235,7 +235,7 @@ def calls_of(content: tuple[ContentBlock, ...]) -> tuple[ToolCall, ...]:
     return tuple(block for block in content if isinstance(block, ToolCall))
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(eq=False, repr=False)
 class AssistantMessage(_Message, Displayed):
     """What a model answered.
 
@@ -309,7 +309,7 @@ def _names(value: Iterable[str] | None) -> tuple[str, ...] | None:
     return None if value is None else tuple(value)
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(eq=False, repr=False)
 class ToolResultMessage(_Message, Displayed):
     """What a tool call gave, for the model to read; `details` are for people and programs and are never sent."""
 
@@ -333,7 +333,7 @@ class ToolResultMessage(_Message, Displayed):
         return joined_text(self.content)
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(eq=False, repr=False)
 class BashExecutionMessage(_Message):
     """A command that the user ran beside the conversation, with its output."""
 
@@ -348,7 +348,7 @@ class BashExecutionMessage(_Message):
     timestamp: int = _timestamp()
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(eq=False, repr=False)
 class CompactionSummaryMessage(_Message):
     """A summary that stands for the messages before it; `tokens_before` is what those took."""
 
@@ -358,7 +358,7 @@ class CompactionSummaryMessage(_Message):
     timestamp: int = _timestamp()
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(eq=False, repr=False)
 class BranchSummaryMessage(_Message):
     """A summary of a branch that was left; `from_id` is the entry it was left at."""
 
@@ -368,7 +368,7 @@ class BranchSummaryMessage(_Message):
     timestamp: int = _timestamp()
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(eq=False, repr=False)
 class CustomMessage(_Message):
     """A message of an application; `display` says whether people see it, `details` are never sent to a model."""
 
@@ -380,7 +380,7 @@ class CustomMessage(_Message):
     timestamp: int = _timestamp()
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _ForeignMessage(CustomMessage):
     """A message of a role that is not known here: `details` is its dict, which is written back unchanged."""
 

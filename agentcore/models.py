@@ -74,7 +74,7 @@ def _text_or_empty(value: str | None) -> str:
     return "" if value is None else value
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(eq=False, repr=False)
 class Model(Record):
     """A model and how to reach it.
 

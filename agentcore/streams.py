@@ -18,8 +18,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from agentcore._interrupts import Interrupts
+from agentcore._mailbox import Mailbox, start_daemon
 from agentcore._scope import entered, is_inside
-from agentcore._workers import Mailbox, start_daemon
 from agentcore.abort import AbortController, AbortSignal
 from agentcore.errors import StreamStateError
 

@@ -53,7 +53,7 @@ def _names(value: Iterable[str] | None) -> tuple[str, ...] | None:
     return None if value is None else tuple(value)
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(eq=False, repr=False)
 class AgentToolResult(Record, Displayed):
     """What a tool call gives.
 
@@ -178,7 +178,7 @@ class AgentTool:
 # --- functions as tools ---------------------------------------------------------------------------------------------
 
 
-@attrs.frozen(repr=False, eq=False)
+@attrs.frozen(eq=False, repr=False)
 class ToolCallContext(Record):
     """What a function that is a tool may want to know of its call: a parameter with this annotation gets it.
 

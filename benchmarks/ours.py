@@ -19,7 +19,6 @@ from agentcore import (
     run_agent_loop,
     stream_response,
 )
-from agentcore.agent import Agent
 
 SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 
@@ -60,6 +59,7 @@ def loop(model: Model, tools: tuple[AgentTool, ...] = (), messages: tuple[Any, .
 
 def agent(model: Model, on_delta: Callable[[str], object]) -> AssistantMessage:
     """Prompt an agent with one listener that reads each delta."""
+    from agentcore import Agent
 
     def listen(event: object, signal: object) -> None:
         if type(event) is MessageUpdateEvent:

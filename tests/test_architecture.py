@@ -31,8 +31,8 @@ def layer(rank: int, name: str, modules: str, *, within: str = "downward") -> La
 ROOT = "__init__"
 
 LAYERS = [
-    layer(0, "values", "_keys _displayed _records content errors messages models partial events"),
-    layer(1, "primitives", "_interrupts _workers _scope abort streams"),
+    layer(0, "values", "_logs _keys _displayed _records content errors messages models partial events"),
+    layer(1, "primitives", "_interrupts _mailbox _workers _scope abort streams"),
     layer(
         2,
         "contracts",

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 import attrs
 
-from agentcore._workers import Mailbox, start_daemon
+from agentcore._mailbox import Mailbox, start_daemon
 from agentcore.abort import AbortController
 
 if TYPE_CHECKING:

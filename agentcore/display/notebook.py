@@ -21,7 +21,7 @@ from time import monotonic
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from agentcore._workers import Mailbox, start_daemon
+from agentcore._mailbox import Mailbox, start_daemon
 from agentcore.abort import AbortSignal
 from agentcore.agent import Agent
 from agentcore.display import terminal

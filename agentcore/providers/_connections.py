@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from queue import Empty
 from typing import TYPE_CHECKING, Any
 
-from agentcore._workers import Mailbox, start_daemon
+from agentcore._mailbox import Mailbox, start_daemon
 
 if TYPE_CHECKING:
     from urllib3.connection import HTTPConnection

@@ -120,7 +120,7 @@ class Incoming:
         return RequestFailed(ErrorInfo("protocol", f"{what}: {shown}"))
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class Adapter:
     """One wire API.
 

@@ -98,17 +98,13 @@ _KIND_OF_WORD = {
     **dict.fromkeys(OVERFLOW_WORDS, "context_overflow"),
 }
 
-_QUOTA_TEXT = re.compile(
+_QUOTA_TEXT = (
     r"exceeded your current quota|insufficient (?:quota|balance|credits?|funds)|(?:out of|not enough|no) credits"
     r"|credit balance is too low|plan and billing|billing (?:hard )?limit|quota (?:has been )?(?:exceeded|exhausted)"
-    r"|monthly (?:spending|usage|spend) limit|reached your specified api usage limit|payment required",
-    re.IGNORECASE,
+    r"|monthly (?:spending|usage|spend) limit|reached your specified api usage limit|payment required"
 )
-_KEY_TEXT = re.compile(
-    r"(?:incorrect|invalid|missing|no|unknown) api[ -_]?key|api[ -_]?key (?:is )?(?:not valid|invalid|missing)",
-    re.IGNORECASE,
-)
-_OVERLOADED_TEXT = re.compile(r"\boverloaded\b|at capacity|temporarily unavailable|service unavailable", re.IGNORECASE)
+_KEY_TEXT = r"(?:incorrect|invalid|missing|no|unknown) api[ -_]?key|api[ -_]?key (?:is )?(?:not valid|invalid|missing)"
+_OVERLOADED_TEXT = r"\boverloaded\b|at capacity|temporarily unavailable|service unavailable"
 
 
 # --- secrets --------------------------------------------------------------------------------------------------------
@@ -156,7 +152,7 @@ def _secrets_of_url(url: str) -> Iterator[str]:
 # --- what the provider says -----------------------------------------------------------------------------------------
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class _Said:
     """What an error body says, taken out of its shape."""
 
@@ -218,8 +214,8 @@ def _kind(status: int | None, said: _Said, delay: float | None) -> str:
     """Return the kind of an error; what is special comes before what is general."""
     text = said.message
     named = {_KIND_OF_WORD[word] for word in said.words if word in _KIND_OF_WORD}
-    quota_text = delay is None and status in (None, 400, 403, 429) and _QUOTA_TEXT.search(text)
-    key_text = status in (None, 400) and _KEY_TEXT.search(text)
+    quota_text = delay is None and status in (None, 400, 403, 429) and re.search(_QUOTA_TEXT, text, re.IGNORECASE)
+    key_text = status in (None, 400) and re.search(_KEY_TEXT, text, re.IGNORECASE)
     for kind, meant in (
         ("content_filter", "content_filter" in named),
         ("quota", status == 402 or "quota" in named or quota_text),
@@ -236,7 +232,7 @@ def _kind(status: int | None, said: _Said, delay: float | None) -> str:
     for kind in ("rate_limit", "timeout", "overloaded"):
         if kind in named:
             return kind
-    return "overloaded" if status is not None or _OVERLOADED_TEXT.search(text) else "protocol"
+    return "overloaded" if status is not None or re.search(_OVERLOADED_TEXT, text, re.IGNORECASE) else "protocol"
 
 
 def _reason(status: int) -> str:

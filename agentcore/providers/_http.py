@@ -90,7 +90,7 @@ def open_stream(
             raise RequestFailed(_aborted(signal))
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class _Failure:
     """A try that failed, and whether another one may help."""
 

@@ -34,7 +34,7 @@ from typing import Any, TypeVar
 
 import attrs
 
-from agentcore._records import json_safe
+from agentcore._records import Record, json_safe
 from agentcore.content import ContentBlock, ImageContent, ProviderContent, TextContent, ThinkingContent, ToolCall
 from agentcore.messages import AssistantMessage, ToolResultMessage, UserMessage
 from agentcore.models import Model
@@ -57,8 +57,8 @@ _DEEPEST = 200
 _ALPHANUMERIC = string.digits + string.ascii_letters
 
 
-@attrs.frozen
-class IdRule:
+@attrs.frozen(eq=False, repr=False)
+class IdRule(Record):
     """Which tool-call ids an API accepts.
 
     `allowed` is the inside of a regular expression's character class, `longest` the greatest length. With `exact` an id
@@ -125,7 +125,7 @@ def written_once(
     return written
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Kept:
     """What was written of messages for a model, by their ids, with the messages, so that no other one gets its id.
 
@@ -150,7 +150,7 @@ _Key = tuple[tuple[str, str, str], bool, IdRule, frozenset[str]]
 # --- pairing --------------------------------------------------------------------------------------------------------
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Turn:
     """A message that is sent, and its calls with their results (`None` for one that has none), at `place`."""
 

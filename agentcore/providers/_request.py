@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 import attrs
 
+from agentcore._records import Record
 from agentcore.messages import ErrorInfo
 from agentcore.providers._failures import Redactor
 
@@ -45,8 +46,8 @@ def merge_headers(*headers: Mapping[str, str | None] | None) -> dict[str, str]:
     return {name: value for name, value in merged.values() if value is not None}
 
 
-@attrs.frozen
-class HttpRequest:
+@attrs.frozen(eq=False, repr=False)
+class HttpRequest(Record):
     """A POST of a JSON payload (or of bytes that are JSON already); its `repr` shows no header value and no key."""
 
     url: str = attrs.field(repr=shown_url)
@@ -54,7 +55,7 @@ class HttpRequest:
     payload: Any = attrs.field(repr=False)
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(eq=False, repr=False)
 class CheckedRequest:
     """A request that has been checked and is ready to be sent, more than once if need be."""
 

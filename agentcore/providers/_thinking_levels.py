@@ -11,13 +11,15 @@ from typing import Any
 
 import attrs
 
+from agentcore._records import Record
 from agentcore.models import ThinkingLevel
 
 __all__ = ["ClaudeThinking", "claude_thinking", "gemini_levels", "gemini_version", "nearest", "openai_efforts"]
 
 _LADDER = ("minimal", "low", "medium", "high", "xhigh", "max")
 
-_Table = tuple[tuple[re.Pattern[str], tuple[str, ...]], ...]
+# Pairs of a pattern and words. The first pattern that is found in a model's id counts; the last is found in any.
+_Table = tuple[tuple[str, str], ...]
 
 
 def nearest(level: ThinkingLevel, words: tuple[str, ...]) -> str:
@@ -29,17 +31,13 @@ def nearest(level: ThinkingLevel, words: tuple[str, ...]) -> str:
 
 
 def _first(table: _Table, id: str) -> tuple[str, ...]:
-    return next(words for pattern, words in table if pattern.search(id.lower()))
-
-
-def _rows(*rows: tuple[str, str]) -> _Table:
-    return tuple((re.compile(pattern), tuple(words.split())) for pattern, words in rows)
+    return tuple(next(words for pattern, words in table if re.search(pattern, id.lower())).split())
 
 
 # --- OpenAI ---------------------------------------------------------------------------------------------------------
 
-# The first row whose pattern is found in the id. `none` turns reasoning off.
-_OPENAI = _rows(
+# `none` turns reasoning off.
+_OPENAI: _Table = (
     (r"gpt-5-pro", "high"),
     (r"gpt-5-codex", "low medium high"),
     (r"gpt-5(?![.\d])", "minimal low medium high"),
@@ -62,14 +60,14 @@ def openai_efforts(id: str) -> tuple[str, ...]:
 
 # --- Google ---------------------------------------------------------------------------------------------------------
 
-_GEMINI = _rows(
+_GEMINI: _Table = (
     (r"gemini-3-pro", "low high"),
     (r"gemini-3(?:\.[0-6])?-flash", "minimal low medium high"),
     (r"gemini-4-hydrogen", "low medium high xhigh"),
     (r"", "low medium high"),
 )
 
-_GEMINI_VERSION = re.compile(r"gemini-(\d+)(?:\.(\d+))?")
+_GEMINI_VERSION = r"gemini-(\d+)(?:\.(\d+))?"
 _NEWEST = (99, 0)
 
 
@@ -80,7 +78,7 @@ def gemini_levels(id: str) -> tuple[str, ...]:
 
 def gemini_version(id: str) -> tuple[int, int] | None:
     """Return the version in a Gemini model's id; one without a version is the newest, and other models have none."""
-    found = _GEMINI_VERSION.search(id.lower())
+    found = re.search(_GEMINI_VERSION, id.lower())
     if found is not None:
         return int(found[1]), int(found[2] or 0)
     return _NEWEST if "gemini-" in id.lower() else None
@@ -89,8 +87,8 @@ def gemini_version(id: str) -> tuple[int, int] | None:
 # --- Anthropic ------------------------------------------------------------------------------------------------------
 
 
-@attrs.frozen(kw_only=True)
-class ClaudeThinking:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class ClaudeThinking(Record):
     """How one of Anthropic's models is told to think.
 
     - `style`: `adaptive` (levels are efforts) or `budget` (levels are token budgets).
@@ -109,7 +107,7 @@ class ClaudeThinking:
     binds: bool = False
 
 
-_CLAUDE_VERSION = re.compile(r"claude-(?:([a-z]+)-)?(\d+)(?:[-.](\d{1,2})(?!\d))?(?:-([a-z]+))?")
+_CLAUDE_VERSION = r"claude-(?:([a-z]+)-)?(\d+)(?:[-.](\d{1,2})(?!\d))?(?:-([a-z]+))?"
 _OFF = {
     ("opus", (5, 0)): "disabled",
     ("sonnet", (5, 0)): "disabled",
@@ -122,7 +120,7 @@ def claude_thinking(id: str) -> ClaudeThinking:
     """Return how a model is told to think; one that is none of Anthropic's is taken to count tokens."""
     if "claude" not in id.lower():
         return ClaudeThinking(style="budget", shows=False, samples=True)
-    found = _CLAUDE_VERSION.search(id.lower())
+    found = re.search(_CLAUDE_VERSION, id.lower())
     version = (int(found[2]), int(found[3] or 0)) if found else _NEWEST
     family = (found[1] or found[4] or "") if found else ""
     if version < (4, 6):

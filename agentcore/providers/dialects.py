@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 import attrs
 
+from agentcore._records import Record
 from agentcore.models import Model, ThinkingLevel
 from agentcore.providers._replay import IdRule
 
@@ -49,8 +50,8 @@ def _as_ids(value: IdRule | Mapping[str, Any]) -> IdRule:
     return value if isinstance(value, IdRule) else IdRule(**value)
 
 
-@attrs.frozen(kw_only=True)
-class Dialect:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Dialect(Record):
     """How one vendor's Chat Completions wants its requests; every field can be set in `Model.compat`.
 
     - `max_tokens_field`: what bounds the answer.

@@ -10,7 +10,7 @@ from queue import Empty
 from threading import RLock
 from typing import Final
 
-from agentcore._workers import Mailbox
+from agentcore._mailbox import Mailbox
 from agentcore.abort import AbortSignal
 from agentcore.toolkit._results import Refusal, reason_of
 

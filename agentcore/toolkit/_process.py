@@ -18,7 +18,7 @@ from typing import Final, Literal
 
 import attrs
 
-from agentcore._workers import Mailbox
+from agentcore._mailbox import Mailbox
 from agentcore.abort import AbortSignal
 
 __all__ = ["Ending", "StartError", "run_command"]

@@ -244,7 +244,7 @@ class TestCallbacks:
             controller.abort()
         assert calls == [1]
         assert [record.levelname for record in caplog.records] == ["ERROR"]
-        assert "failing` raised ValueError" in caplog.text
+        assert "failing` failed: ValueError" in caplog.text
         assert "sk-secret" not in caplog.text
 
     def test_the_traceback_of_a_callback_is_logged_for_debugging_only(self, caplog: pytest.LogCaptureFixture) -> None:
@@ -258,7 +258,7 @@ class TestCallbacks:
         with caplog.at_level(logging.DEBUG, "agentcore"):
             controller.signal.add_callback(Failing())
         assert [record.levelname for record in caplog.records] == ["ERROR", "DEBUG"]
-        assert "`Failing` raised ValueError" in caplog.text
+        assert "`Failing` failed: ValueError" in caplog.text
         assert "the details" in caplog.text
 
     def test_a_callback_that_asks_the_signal_itself_is_logged_like_any_other_that_raises(
@@ -269,7 +269,24 @@ class TestCallbacks:
         controller.signal.add_callback(lambda: calls.append(1))
         controller.abort()
         assert calls == [1]
-        assert "raised AbortRequested" in caplog.text
+        assert "failed: AbortRequested" in caplog.text
+
+    def test_a_callback_that_cannot_even_be_named_does_not_stop_the_abort(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        class Proxy:
+            def __getattr__(self, name: str) -> object:
+                raise RuntimeError("the other side is gone")
+
+            def __call__(self) -> None:
+                raise ValueError
+
+        controller, calls = AbortController(), []
+        controller.signal.add_callback(Proxy())
+        controller.signal.add_callback(lambda: calls.append(1))
+        controller.abort()
+        assert calls == [1]
+        assert "`Proxy` failed: ValueError" in caplog.text
 
     def test_a_log_handler_that_fails_does_not_stop_the_abort(self) -> None:
         class Broken(logging.Handler):

@@ -25,7 +25,8 @@ from typing import Any
 import pytest
 
 from agentcore import _workers
-from agentcore._workers import DaemonThreadPool, Mailbox, _report, start_daemon
+from agentcore._mailbox import Mailbox, _report, start_daemon
+from agentcore._workers import DaemonThreadPool
 
 PATIENCE = 20.0
 """Seconds after which a wait that should have ended is a failure."""
@@ -843,11 +844,11 @@ def interpreters() -> dict[str, str]:
 
 
 ALONE = f"""
-import importlib.util, sys, threading, time, atexit
-spec = importlib.util.spec_from_file_location("workers", {_workers.__file__!r})
-workers = importlib.util.module_from_spec(spec)
-sys.modules["workers"] = workers
-spec.loader.exec_module(workers)
+import sys, threading, time, atexit, types
+package = types.ModuleType("agentcore")
+package.__path__ = [{str(Path(_workers.__file__).parent)!r}]
+sys.modules["agentcore"] = package
+from agentcore import _mailbox, _workers
 begun = threading.Event()
 def stuck():
     begun.set()
@@ -857,20 +858,20 @@ def busy():
     while True:
         pass
 """
-"""Loads the module by itself: it needs no package but the standard library."""
+"""Loads the modules without the package around them: they need nothing but the standard library."""
 
 EXITS = {
-    "a stuck worker": "pool = workers.DaemonThreadPool(2); pool.submit(stuck); begun.wait()",
-    "a busy worker": "pool = workers.DaemonThreadPool(2); pool.submit(busy); begun.wait()",
-    "pending calls": "pool = workers.DaemonThreadPool(1); pool.submit(stuck); pool.submit(stuck); begun.wait()",
+    "a stuck worker": "pool = _workers.DaemonThreadPool(2); pool.submit(stuck); begun.wait()",
+    "a busy worker": "pool = _workers.DaemonThreadPool(2); pool.submit(busy); begun.wait()",
+    "pending calls": "pool = _workers.DaemonThreadPool(1); pool.submit(stuck); pool.submit(stuck); begun.wait()",
     "shutdown without wait": (
-        "pool = workers.DaemonThreadPool(1); pool.submit(stuck); begun.wait(); pool.shutdown(wait=False)"
+        "pool = _workers.DaemonThreadPool(1); pool.submit(stuck); begun.wait(); pool.shutdown(wait=False)"
     ),
     "an abandoned worker": (
-        "pool = workers.DaemonThreadPool(1); future = pool.submit(stuck); begun.wait()\n"
+        "pool = _workers.DaemonThreadPool(1); future = pool.submit(stuck); begun.wait()\n"
         "pool.abandon(future); pool.shutdown()"
     ),
-    "a daemon thread": "workers.start_daemon(stuck, 'agentcore-stuck'); begun.wait()",
+    "a daemon thread": "_mailbox.start_daemon(stuck, 'agentcore-stuck'); begun.wait()",
 }
 
 
@@ -890,7 +891,7 @@ class TestInterpreterExit:
         self, python: str
     ) -> None:
         code = """
-pool = workers.DaemonThreadPool(1)
+pool = _workers.DaemonThreadPool(1)
 def at_exit():
     try:
         assert pool.submit(lambda: "ran").result(10) == "ran"
@@ -900,7 +901,7 @@ def at_exit():
 atexit.register(at_exit)
 class Last:
     def __init__(self):
-        self.start, self.print = workers.start_daemon, print
+        self.start, self.print = _workers.start_daemon, print
     def __del__(self):
         try:
             self.start(int, "agentcore-late")
