@@ -20,10 +20,9 @@ _SEQUENCE: Final = re.compile(
     r"|(?<=\x1b)[ -/]{1,16}[0-~]"  # character sets
     r"|(?<=\x1b)[0-OQ-WYZ\\`-~])"  # all two-character ones that open nothing
 )
-# What might become a sequence, or a line end, when more arrives.
+# What might become a sequence when more arrives.
 _UNFINISHED: Final = re.compile(
-    r"(?:\r"
-    r"|(?:\x1b\[|\x9b)[0-?]{0,256}[ -/]{0,16}"
+    r"(?:(?:\x1b\[|\x9b)[0-?]{0,256}[ -/]{0,16}"
     rf"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f]){_STRING}\x1b?"
     r"|\x1b[ -/]{0,16})\Z"
 )
@@ -47,33 +46,38 @@ class TerminalText:
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._held = ""
+        self._unfinished = ""
+        # A CR at the end of what is left when sequences are out: a LF may follow, be it behind another sequence.
+        self._return = ""
 
     def feed(self, data: bytes) -> str:
         """Return the text of the next bytes; the end of it may be held back until more is known."""
         plain = data.isascii() and len(data.translate(None, _CONTROL_BYTES)) == len(data)
-        text = self._held + self._decoder.decode(data)
-        self._held = ""
-        if plain and len(text) == len(data):
+        held = self._unfinished + self._return
+        text = self._unfinished + self._decoder.decode(data)
+        self._unfinished = ""
+        if not held and ((plain and len(text) == len(data)) or not _CONTROL.search(text)):
             return text  # by far the most common case, and several times faster
-        if not _CONTROL.search(text):
-            return text
         unfinished = _UNFINISHED.search(text, max(0, len(text) - _LONGEST_UNFINISHED))
         if unfinished:
-            text, self._held = text[: unfinished.start()], unfinished.group()
-        return _harmless(text)
+            text, self._unfinished = text[: unfinished.start()], unfinished.group()
+        text = self._return + _without_sequences(text)
+        self._return = "\r" if text.endswith("\r") else ""
+        return _harmless(text.removesuffix("\r"))
 
     def finish(self) -> str:
         """Return what was held back; the output has ended."""
-        text, self._held = self._held + self._decoder.decode(b"", final=True), ""
+        text = self._return + _without_sequences(self._unfinished + self._decoder.decode(b"", final=True))
+        self._unfinished = self._return = ""
         return _harmless(text)
 
 
+def _without_sequences(text: str) -> str:
+    return text if _INTRODUCERS.isdisjoint(text) else _SEQUENCE.sub("", text)
+
+
 def _harmless(text: str) -> str:
-    characters = set(text)
-    if not _INTRODUCERS.isdisjoint(characters):
-        text = _SEQUENCE.sub("", text)
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    for character in _PICTURES.keys() & characters:
+    for character in _PICTURES.keys() & set(text):
         text = text.replace(character, _PICTURES[character])
     return text
