@@ -14,10 +14,10 @@ from typing import Any
 
 import attrs
 
+from agentcore._foreign import error_text
 from agentcore._interrupts import Interrupts
 from agentcore._records import Record
 from agentcore._run import Run
-from agentcore._tool_calls import error_text
 from agentcore.abort import AbortController
 from agentcore.errors import AgentBusyError
 from agentcore.events import (

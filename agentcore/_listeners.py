@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from agentcore._foreign import coroutine_closed
 from agentcore._logs import log_failure
-from agentcore._tool_calls import coroutine_closed
 from agentcore.abort import AbortSignal
 from agentcore.events import AgentEvent
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import attrs
 
+from agentcore._foreign import coroutine_closed
 from agentcore._logs import log_details, log_failure
 from agentcore._run import Response, Run, drop_event
-from agentcore._tool_calls import coroutine_closed
 from agentcore.config import ModelContext, StreamOptions
 from agentcore.errors import AbortRequested
 from agentcore.events import (

@@ -14,15 +14,13 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from agentcore._arguments import compile_schema
+from agentcore._foreign import abort_reason, coroutine_closed, error_text
 from agentcore._logs import log_failure, log_warning
-from agentcore._tool_batch import ToolBatch
-from agentcore._tool_calls import ExecutedToolCallBatch, abort_reason, coroutine_closed, error_text
 from agentcore.abort import AbortController, AbortSignal
 from agentcore.config import AgentContext, AgentLoopConfig, AgentLoopTurnUpdate, StreamFn
 from agentcore.errors import AbortRequested
@@ -40,6 +38,7 @@ from agentcore.messages import (
     AgentMessage,
     AssistantMessage,
     ErrorInfo,
+    ToolCall,
     ToolResultMessage,
     Usage,
     UserMessage,
@@ -49,6 +48,8 @@ from agentcore.partial import PartialMessage
 from agentcore.tools import AgentTool
 
 if TYPE_CHECKING:
+    from agentcore._tool_batch import ToolBatch
+    from agentcore._tool_calls import BeforeHook, ExecutedToolCallBatch
     from agentcore._workers import DaemonThreadPool
 
 __all__ = ["Response", "Run", "as_messages", "drop_event"]
@@ -169,8 +170,13 @@ class Run:
 
     def use_context(self, context: AgentContext) -> None:
         """Go on from a context; raises `ValueError` for a tool whose schema cannot be used."""
-        for tool in context.tools:
-            compile_schema(tool)
+        if context.tools:
+            # What only tools need comes now, while there is nothing that an interrupt could leave open.
+            from agentcore import _tool_batch  # noqa: F401
+            from agentcore._arguments import compile_schema
+
+            for tool in context.tools:
+                compile_schema(tool)
         self.system_prompt = context.system_prompt
         self.tools = {tool.name: tool for tool in context.tools}
         self._base = context.messages
@@ -284,7 +290,7 @@ class Run:
         if not failed and message.tool_calls and self.batch is None:
             # Made before anybody sees the message, so that the arguments are copied before a listener can touch them,
             # and recorded before its end is sent, so that the calls are answered whatever comes in between.
-            self.batch = ToolBatch(self, message, message.tool_calls, len(self.new_messages) + 1)
+            self.take_on(message, message.tool_calls, len(self.new_messages) + 1)
         self.wants_reply = self.batch is not None
         self.natural_end = message.stop_reason if failed else "completed"
         if not response.start_is_sent:
@@ -309,6 +315,14 @@ class Run:
                 (), api=self.model.api, provider=self.model.provider, model=self.model.id, stop_reason="aborted"
             )
         return attrs.evolve(message, stop_reason=stop_reason, error=error)
+
+    def take_on(
+        self, message: AssistantMessage, calls: Sequence[ToolCall], position: int, decide: BeforeHook | None = None
+    ) -> None:
+        """Record calls of a message as the batch to answer next; results go into the transcript from `position` on."""
+        from agentcore._tool_batch import ToolBatch  # most of what a run needs only for tools
+
+        self.batch = ToolBatch(self, message, calls, position, decide)
 
     def answer_calls(self, batch: ToolBatch) -> ExecutedToolCallBatch:
         """Run the tool calls of the turn, or what an interrupt has left of them, and close the turn."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from agentcore._foreign import coroutine_closed, error_text
 from agentcore._tool_calls import (
     BeforeHook,
     CallRecord,
@@ -21,9 +22,7 @@ from agentcore._tool_calls import (
     PreparedToolCall,
     aborted_result,
     copied,
-    coroutine_closed,
     error_result,
-    error_text,
     log_failed_call,
     own_call,
     prepare_call,

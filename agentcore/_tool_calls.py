@@ -5,14 +5,14 @@ from __future__ import annotations
 import copy
 from collections import deque
 from collections.abc import Callable
-from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from agentcore._arguments import check_arguments, validate_arguments
+from agentcore._foreign import coroutine_closed, error_text
 from agentcore._logs import log_failure
-from agentcore._records import represented, shortened
+from agentcore._records import shortened
 from agentcore.abort import AbortController, AbortSignal
 from agentcore.config import BeforeToolCallContext, BeforeToolCallResult
 from agentcore.content import ContentBlock, ProviderContent
@@ -32,12 +32,9 @@ __all__ = [
     "FinalizedToolCallOutcome",
     "ImmediateToolCallOutcome",
     "PreparedToolCall",
-    "abort_reason",
     "aborted_result",
     "copied",
-    "coroutine_closed",
     "error_result",
-    "error_text",
     "log_failed_call",
     "own_call",
     "prepare_call",
@@ -129,14 +126,6 @@ class CallRecord:
         return "running" if self.begun else "waiting"
 
 
-def coroutine_closed(value: object) -> bool:
-    """Return whether a value is a coroutine, and close it: nobody here will ever await it."""
-    if isinstance(value, CoroutineType):
-        value.close()
-        return True
-    return False
-
-
 _PLAIN = (str, int, float, bool, type(None))
 
 
@@ -186,17 +175,6 @@ def own_call(call: ToolCall) -> ToolCall:
     return ToolCall(call.id, call.name, copied(call.arguments), call.partial_json, call.thought_signature)
 
 
-def error_text(error: BaseException) -> str:
-    """Return what an exception says, for a model to read; never raises."""
-    if isinstance(error, AbortRequested):
-        return str(error.reason)
-    try:
-        text = str(error)
-    except Exception:
-        return represented(error)
-    return text if text and not isinstance(error, KeyError) else f"{type(error).__name__}: {text}".rstrip(": ")
-
-
 def error_result(text: str, terminate: bool | None = None) -> AgentToolResult:
     """Return a result that says what went wrong."""
     return AgentToolResult(text, terminate=terminate, is_error=True)
@@ -205,13 +183,6 @@ def error_result(text: str, terminate: bool | None = None) -> AgentToolResult:
 def log_failed_call(what: str, call: ToolCall, error: BaseException) -> None:
     """Log that something failed for a call, without what it said unless at DEBUG."""
     log_failure("tools", error, "%s failed for tool call %s", what, call.id)
-
-
-def abort_reason(failure: BaseException) -> object:
-    """Return the reason of the abort that a run makes of what was raised in it."""
-    if isinstance(failure, AbortRequested):
-        return "aborted" if failure.reason is None else failure.reason
-    return "the run failed" if isinstance(failure, Exception) else "interrupted"
 
 
 def aborted_result(call: ToolCall, reason: object) -> AgentToolResult:

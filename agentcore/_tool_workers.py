@@ -14,18 +14,16 @@ from queue import Empty
 from threading import current_thread, get_ident
 from typing import TYPE_CHECKING, Any
 
+from agentcore._foreign import abort_reason, coroutine_closed, error_text
 from agentcore._logs import log_warning
 from agentcore._mailbox import Mailbox
 from agentcore._tool_calls import (
     CallRecord,
     ExecutedToolCallOutcome,
     FinalizedToolCallOutcome,
-    abort_reason,
     aborted_result,
     copied,
-    coroutine_closed,
     error_result,
-    error_text,
     log_failed_call,
 )
 from agentcore.errors import AbortRequested

@@ -24,10 +24,10 @@ from typing import Any
 
 import attrs
 
+from agentcore._foreign import error_text
 from agentcore._logs import log_failure
 from agentcore._records import Record
 from agentcore._summaries import Summarize, summarize_with
-from agentcore._tool_calls import error_text
 from agentcore.abort import AbortController, AbortSignal
 from agentcore.agent import Agent
 from agentcore.config import (

@@ -25,21 +25,24 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterable, Sequence
 from inspect import iscoroutinefunction
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import attrs
 
+from agentcore._foreign import coroutine_closed
 from agentcore._response import respond
 from agentcore._run import Run, as_messages
 from agentcore._scope import current, enter, restore
-from agentcore._tool_batch import ToolBatch
-from agentcore._tool_calls import BeforeHook, coroutine_closed
 from agentcore.abort import AbortSignal
 from agentcore.config import AgentContext, AgentLoopConfig, PrepareNextTurnContext, RecoverContext, StreamFn
 from agentcore.errors import AbortRequested, NothingToContinueError
 from agentcore.events import AgentEvent, TurnStartEvent
 from agentcore.messages import AgentMessage, AssistantMessage, ToolCall, ToolResultMessage
 from agentcore.streams import EventStream
+
+if TYPE_CHECKING:
+    from agentcore._tool_batch import ToolBatch
+    from agentcore._tool_calls import BeforeHook
 
 __all__ = [
     "ResumedCalls",
@@ -219,7 +222,7 @@ def drive(run: Run, prompts: Iterable[AgentMessage] = (), resumed: ResumedCalls 
     outside = current()
     run.open(prompts)
     if resumed is not None:
-        run.batch = ToolBatch(run, resumed.message, resumed.calls, len(run.new_messages), resumed.decide)
+        run.take_on(resumed.message, resumed.calls, len(run.new_messages), resumed.decide)
     try:
         try:
             enter(run)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
@@ -297,6 +296,8 @@ def _as_output(value: Any) -> Any:
     if isinstance(value, (list, tuple)) and any(map(is_block, value)):
         return [TextContent(item) if isinstance(item, str) else item for item in value]
     data = json_safe(value)
+    import json
+
     return data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
 
 

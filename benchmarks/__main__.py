@@ -1,8 +1,10 @@
-"""Run the benchmarks and print the table: `python -m benchmarks [--rounds N] [--only WORD]`."""
+"""Run the benchmarks and print the table: `python -m benchmarks [--rounds N] [--only WORD] [--peers PYTHON]...`."""
 
 from __future__ import annotations
 
 import argparse
+import math
+import os
 import platform
 import resource
 import statistics
@@ -10,26 +12,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import attrs
 import requests
 
 from benchmarks import floor, ours
+from benchmarks.peers import PEERS, PeerProcess, Wrong, peers_of
 from benchmarks.server import WORD, BenchmarkServer
 
 ROOT = Path(__file__).resolve().parent.parent
-
-
-@attrs.frozen
-class Row:
-    """One scenario at one level: `run()` does it once; `units` is what the cost is divided by."""
-
-    scenario: str
-    level: str
-    run: Callable[[], object]
-    units: int
-    bound: float | None = None
 
 
 def cpu_of(run: Callable[[], object]) -> float:
@@ -37,6 +32,23 @@ def cpu_of(run: Callable[[], object]) -> float:
     began = time.process_time()
     run()
     return time.process_time() - began
+
+
+@attrs.frozen
+class Row:
+    """One scenario at one level: `run()` does it once; `units` is what the cost is divided by.
+
+    `cpu(run)` measures it: the CPU seconds of this process, all threads, where `run` does not return those of another
+    process. A row that takes too long for every round takes part in the first `rounds` counted ones.
+    """
+
+    scenario: str
+    level: str
+    run: Callable[[], object]
+    units: int
+    bound: float | None = None
+    cpu: Callable[[Callable[[], Any]], float] = cpu_of
+    rounds: float = math.inf
 
 
 def check(condition: bool, what: str) -> None:
@@ -119,25 +131,60 @@ def long_rows(base: str, api: str, session: requests.Session) -> list[Row]:
     return [Row(scenario, "floor", floor_turns, 50), Row(scenario, "run_agent_loop", loop, 50)]
 
 
-def measured(rows: list[Row], rounds: int) -> dict[tuple[str, str], list[float]]:
-    """Run every row in turn, `rounds` times after a warm-up; return the CPU seconds."""
-    times: dict[tuple[str, str], list[float]] = {(row.scenario, row.level): [] for row in rows}
+def peer_rows(process: PeerProcess, level: str) -> list[Row]:
+    """Return the rows of another library; it is measured in a process of its own."""
+
+    def row(scenario: str, model: str, units: int, rounds: float = math.inf) -> Row:
+        run = partial(process.run, model)
+        return Row(f"{process.api} {scenario}", level, run, units, cpu=lambda run: run(), rounds=rounds)
+
+    return [
+        row("text, 2,000 deltas", "text-2000", 2_000),
+        row("arguments, 2,000 deltas", "args-2000", 2_000),
+        row("text, 20,000 deltas", "text-20000", 20_000, 1),
+        row("arguments, 20,000 deltas", "args-20000", 20_000, 1),
+        row("50 tool turns", "turns-50", 50),
+        row("200 tool turns", "turns-200", 200, 1),
+    ]
+
+
+def in_order(rows: list[Row]) -> Callable[[Row], int]:
+    """Return a key that brings the rows of a scenario together, in the order in which the scenarios first come."""
+    scenarios = list(dict.fromkeys(row.scenario for row in rows))
+    return lambda row: scenarios.index(row.scenario)
+
+
+Times = dict[tuple[str, str], list[float]]
+
+
+def measured(rows: list[Row], rounds: int) -> Times:
+    """Run every row in turn, `rounds` times after a warm-up; return the CPU seconds. What fails is left out and told."""
+    times: Times = {(row.scenario, row.level): [] for row in rows}
     for number in range(rounds + 1):
         for row in rows:
-            seconds = cpu_of(row.run)
+            if number > row.rounds or (number == 0 and row.rounds < math.inf):
+                continue
+            try:
+                seconds = row.cpu(row.run)
+            except Wrong as failure:
+                print(failure, file=sys.stderr)
+                continue
             if number:
                 times[row.scenario, row.level].append(seconds)
         print(f"round {number}/{rounds}", file=sys.stderr)
     return times
 
 
-def print_rows(rows: list[Row], times: dict[tuple[str, str], list[float]]) -> None:
+def print_rows(rows: list[Row], times: Times) -> None:
     """Print the medians, and the median of the ratios to the floor of the same round."""
     print("| scenario | level | CPU µs a unit | against the floor | bound |")
     print("|---|---|---|---|---|")
     for row in rows:
         own, base = times[row.scenario, row.level], times[row.scenario, "floor"]
-        ratio = statistics.median(mine / theirs for mine, theirs in zip(own, base, strict=True))
+        if not own:
+            print(f"| {row.scenario} | {row.level} | failed | | |")
+            continue
+        ratio = statistics.median(mine / theirs for mine, theirs in zip(own, base, strict=False))
         unit = statistics.median(own) / row.units * 1e6
         shown = "" if row.level == "floor" else f"{ratio:.2f}"
         print(f"| {row.scenario} | {row.level} | {unit:.2f} | {shown} | {row.bound or ''} |")
@@ -184,27 +231,39 @@ def latency(base: str, session: requests.Session) -> tuple[float, str]:
 
 
 def child(code: str, *arguments: str) -> str:
-    """Run Python code in a process of its own; return what it prints."""
+    """Run Python code in a process of its own, from compiled files as installed ones are; return what it prints."""
     command = [sys.executable, "-c", code, *arguments]
-    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
+    return subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def import_time(rounds: int) -> tuple[float, str]:
     """Return the CPU milliseconds that `import agentcore` takes above `import attrs`."""
     code = "import sys, time; t = time.process_time(); __import__(sys.argv[1]); print(time.process_time() - t)"
-    gaps = [float(child(code, "agentcore")) - float(child(code, "attrs")) for _ in range(max(rounds, 7))]
-    return statistics.median(gaps) * 1000, "ms (bound 40)"
+    gaps = [float(child(code, "agentcore")) - float(child(code, "attrs")) for _ in range(max(rounds, 7) + 1)]
+    return statistics.median(gaps[1:]) * 1000, "ms (bound 40)"
 
 
 def first_answer(base: str, rounds: int) -> tuple[float, str]:
     """Return the wall seconds of a process that imports, sets up and gets a three-delta answer."""
     code = "import sys; from benchmarks import ours; ours.loop(ours.model_for(sys.argv[1], 'openai', 'text-3'))"
     walls = []
-    for _ in range(max(rounds, 7)):
+    for _ in range(max(rounds, 7) + 1):
         began = time.perf_counter()
         child(code, base)
         walls.append(time.perf_counter() - began)
-    return statistics.median(walls), "s wall, the interpreter's start included (bound 0.25)"
+    return statistics.median(walls[1:]), "s wall, the interpreter's start included (bound 0.25)"
+
+
+def first_answer_of(name: str, python: str, api: str, base: str) -> tuple[float, str]:
+    """Return the same of another library."""
+    walls = []
+    for _ in range(4):
+        began = time.perf_counter()
+        with PeerProcess(name, python, api, base) as process:
+            process.run("text-3")
+            walls.append(time.perf_counter() - began)
+    return statistics.median(walls[1:]), "s wall"
 
 
 def peak_memory(base: str) -> tuple[float, str]:
@@ -224,8 +283,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--rounds", type=int, default=7, help="counted rounds after the warm-up")
     parser.add_argument("--only", default="", help="run only the rows whose scenario holds this word")
+    parser.add_argument("--peers", action="append", metavar="PYTHON", help="a Python that has other libraries")
     chosen = parser.parse_args()
-    with BenchmarkServer() as server, requests.Session() as session:
+    peers = peers_of(chosen.peers or [sys.executable])
+    with ExitStack() as stack:
+        server = stack.enter_context(BenchmarkServer())
+        session = stack.enter_context(requests.Session())
         rows: list[Row] = []
         for api in ("openai", "anthropic"):
             for size in (2_000, 20_000):
@@ -233,7 +296,11 @@ def main() -> None:
             rows += turn_rows(server.url, api, session, 50, 1.6)
             rows += turn_rows(server.url, api, session, 200, 1.8)
             rows += long_rows(server.url, api, session)
-        rows = [row for row in rows if chosen.only in row.scenario]
+            for name, (python, version) in peers.items():
+                if api in PEERS[name][1]:
+                    process = stack.enter_context(PeerProcess(name, python, api, server.url))
+                    rows += peer_rows(process, f"{name} {version}")
+        rows = sorted((row for row in rows if chosen.only in row.scenario), key=in_order(rows))
         print(f"Python {platform.python_version()}, requests {requests.__version__}, {time.strftime('%Y-%m-%d')}\n")
         print_rows(rows, measured(rows, chosen.rounds))
         if chosen.only:
@@ -246,6 +313,8 @@ def main() -> None:
             "import, set-up and a three-delta answer": first_answer(server.url, chosen.rounds),
             "peak memory of 200,000 deltas above the text": peak_memory(server.url),
         }
+        for name, (python, version) in peers.items():
+            figures[f"the same of {name} {version}"] = first_answer_of(name, python, PEERS[name][1][0], server.url)
         for name, (value, unit) in figures.items():
             print(f"- {name}: {value:.3g} {unit}")
         print(f"- peak memory of this process: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB")
