@@ -19,6 +19,8 @@ __all__ = ["LlmMessage", "convert_to_llm"]
 
 LlmMessage = UserMessage | AssistantMessage | ToolResultMessage
 
+_PASS = frozenset((UserMessage, AssistantMessage, ToolResultMessage))
+
 
 def convert_to_llm(messages: Iterable[AgentMessage]) -> list[LlmMessage]:
     """Return the messages a model gets to see.
@@ -29,6 +31,9 @@ def convert_to_llm(messages: Iterable[AgentMessage]) -> list[LlmMessage]:
     """
     converted: list[LlmMessage] = []
     for message in messages:
+        if type(message) in _PASS:  # all of most conversations, and as quick as can be
+            converted.append(message)  # type: ignore[arg-type]
+            continue
         match message:
             case UserMessage() | AssistantMessage() | ToolResultMessage():
                 converted.append(message)

@@ -44,7 +44,7 @@ LAYERS = [
         5,
         "provider parts",
         """providers._partial_json providers._sse providers._overflow providers._retry providers._failures
-        providers._connections providers._network_errors providers._request providers._http providers._replay
+        providers._connections providers._network_errors providers._payload providers._request providers._http providers._replay
         providers.dialects providers._stop_reasons providers._call_matching providers._assembler providers._exchange
         providers._chat_reading providers._anthropic_reading providers._google_reading providers._responses_reading
         providers._thinking_levels providers._tool_schema providers.catalog""",

@@ -41,7 +41,7 @@ from agentcore.models import Model
 
 __all__ = ["IdRule", "ReplayMessage", "clean_json", "clean_text", "replayable", "written_once"]
 
-_Message = TypeVar("_Message")
+_Thing = TypeVar("_Thing")
 _Written = TypeVar("_Written")
 
 ReplayMessage = UserMessage | AssistantMessage | ToolResultMessage
@@ -111,23 +111,28 @@ def replayable(
 
 
 def written_once(
-    memo: dict[str, Any], model: Model, message: _Message, write: Callable[[_Message], _Written]
-) -> _Written:
-    """Return `write(message)`, made once in a run for each message and model; nobody may change it."""
+    memo: dict[str, Any], model: Model, things: Iterable[_Thing], write: Callable[[_Thing], _Written]
+) -> list[_Written]:
+    """Return `write(thing)` for messages, or tools: made once in a run for each of them and model.
+
+    Nobody may change what was written.
+    """
     kept = memo.get("written")
     if not isinstance(kept, _Kept) or kept.model is not model:
         kept = memo["written"] = _Kept(model)
-    entry = kept.entries.get(id(message))
-    if entry is None:
-        entry = kept.before.get(id(message)) or (message, write(message))
-        kept.entries[id(message)] = entry
-    written: _Written = entry[1]
+    entries, before = kept.entries, kept.before
+    written: list[_Written] = []
+    for thing in things:
+        entry = entries.get(id(thing))
+        if entry is None:
+            entry = entries[id(thing)] = before.get(id(thing)) or (thing, write(thing))
+        written.append(entry[1])
     return written
 
 
 @attrs.define(eq=False, repr=False)
 class _Kept:
-    """What was written of messages for a model, by their ids, with the messages, so that no other one gets its id.
+    """What was written of messages and tools for a model, by their ids, with them, so that nothing else gets its id.
 
     `before` is what requests needed before the transcript last began anew: of it is taken what is still needed.
     """

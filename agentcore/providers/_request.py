@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -13,6 +12,7 @@ import attrs
 from agentcore._records import Record
 from agentcore.messages import ErrorInfo
 from agentcore.providers._failures import Redactor
+from agentcore.providers._payload import encoded
 
 __all__ = ["CheckedRequest", "HttpRequest", "RequestFailed", "merge_headers", "shown_url"]
 
@@ -72,7 +72,7 @@ class CheckedRequest:
         url, host, credentials = _split_url(request.url)
         headers = merge_headers(_DEFAULT_HEADERS, credentials, request.headers)
         try:
-            body = _encoded(request.payload)
+            body = encoded(request.payload)
             problem = _header_problem(headers)
         except (TypeError, ValueError, RecursionError) as error:
             problem = f"the request cannot be written as JSON: {error}"
@@ -88,13 +88,6 @@ _DEFAULT_HEADERS = {
     "Accept-Encoding": "identity",
     "User-Agent": "agentcore",
 }
-
-
-def _encoded(payload: Any) -> bytes:
-    if isinstance(payload, bytes):
-        return payload
-    text = json.dumps(payload, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return text.encode("utf-8", "replace")  # half a surrogate pair must not stop a request
 
 
 def _split_url(url: str) -> tuple[str, str, dict[str, str]]:

@@ -7,6 +7,7 @@ token budgets, `"none"`: never a word about it) and `body`, fields that every re
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,10 +19,12 @@ from agentcore.messages import AssistantMessage, ToolResultMessage
 from agentcore.models import Model, ThinkingLevel
 from agentcore.providers._anthropic_reading import read_stream, read_whole
 from agentcore.providers._exchange import Adapter, endpoint_url, exchange, with_body
+from agentcore.providers._payload import Fragment
 from agentcore.providers._replay import IdRule, ReplayMessage, clean_text, replayable, written_once
 from agentcore.providers._request import merge_headers
 from agentcore.providers._thinking_levels import claude_thinking, nearest
 from agentcore.providers._tool_schema import object_schema
+from agentcore.tools import AgentTool
 
 __all__ = ["build_request", "read_stream", "stream"]
 
@@ -70,7 +73,7 @@ def build_request(model: Model, context: ModelContext, options: StreamOptions) -
     if context.system_prompt.strip():
         payload["system"] = [_marked({"type": "text", "text": clean_text(context.system_prompt)}, mark)]
     if context.tools:
-        tools = [_tool(tool) for tool in context.tools]
+        tools: list[dict[str, Any]] = [*written_once(context.memo, model, context.tools, _tool)]
         payload["tools"] = [*tools[:-1], _marked(tools[-1], mark)]
     payload.update(_thinking(model, options, payload["max_tokens"]))
     # While it thinks the API takes only its default, and newer models take none at all.
@@ -86,9 +89,9 @@ def build_request(model: Model, context: ModelContext, options: StreamOptions) -
     return payload
 
 
-def _tool(tool: Any) -> dict[str, Any]:
+def _tool(tool: AgentTool) -> Fragment:
     schema = object_schema(tool.parameters)
-    return {"name": tool.name, "description": clean_text(tool.description), "input_schema": schema}
+    return Fragment(name=tool.name, description=clean_text(tool.description), input_schema=schema)
 
 
 # --- thinking -------------------------------------------------------------------------------------------------------
@@ -170,34 +173,55 @@ def _messages(model: Model, context: ModelContext, mark: dict[str, Any] | None) 
     memo = context.memo
     replayed = replayable(context.messages, model, api=API, ids=_IDS, tool_names=names, memo=memo)
     written: list[dict[str, Any]] = []
-    for message in replayed:
-        role, blocks = written_once(memo, model, message, _written)
+    open_user: list[Fragment] | None = None  # the content of the last message, if more may be added to it
+    for message in written_once(memo, model, replayed, _written):
+        blocks = message["content"]
         if not blocks:
             continue
-        if written and written[-1]["role"] == role == "user":
-            # The results of all calls of a message belong into one; so does what the user says after them.
-            written[-1]["content"].extend(blocks)
+        if message["role"] != "user":
+            written.append(message)
+            open_user = None
+        elif not written or written[-1]["role"] != "user":
+            written.append(message)
         else:
-            written.append({"role": role, "content": [*blocks]})  # the blocks themselves are kept for the next request
+            # The results of all calls of a message belong into one; so does what the user says after them.
+            if open_user is None:
+                open_user = [*written[-1]["content"]]
+                written[-1] = {"role": "user", "content": open_user}
+            open_user.extend(blocks)
     if written and written[0]["role"] != "user":
         written.insert(0, {"role": "user", "content": [{"type": "text", "text": _BEFORE_THE_FIRST}]})
-    users = [message for message in written if message["role"] == "user"]
-    for user in users[-_MARKED_MESSAGES:]:
-        user["content"][-1] = _marked(user["content"][-1], mark)
+    if mark is not None:
+        _mark_last_users(written, mark)
     return written
 
 
-def _written(message: ReplayMessage) -> tuple[str, list[dict[str, Any]]]:
-    """Return the role and the blocks that a message is sent as."""
+def _mark_last_users(written: list[dict[str, Any]], mark: dict[str, Any]) -> None:
+    users = (place for place in reversed(range(len(written))) if written[place]["role"] == "user")
+    for place in itertools.islice(users, _MARKED_MESSAGES):
+        *blocks, last = written[place]["content"]
+        written[place] = {"role": "user", "content": [*blocks, _marked(last, mark)]}
+
+
+def _written(message: ReplayMessage) -> Fragment:
+    """Return what a message is sent as; its content may be empty."""
+    role = "assistant" if isinstance(message, AssistantMessage) else "user"
+    return Fragment(role=role, content=[Fragment(block) for block in _blocks(message)])
+
+
+def _blocks(message: ReplayMessage) -> Iterator[dict[str, Any]]:
     if isinstance(message, AssistantMessage):
-        return "assistant", [written for block in message.content for written in _assistant_block(block)]
-    if isinstance(message, ToolResultMessage):
+        for block in message.content:
+            yield from _assistant_block(block)
+    elif isinstance(message, ToolResultMessage):
         content = [part for block in message.content for part in _part(block)]
         result = {"type": "tool_result", "tool_use_id": message.tool_call_id, "content": content}
-        return "user", [{**result, "is_error": True} if message.is_error else result]
-    if isinstance(message.content, str):
-        return "user", [{"type": "text", "text": message.content}]
-    return "user", [part for block in message.content for part in _part(block)]
+        yield {**result, "is_error": True} if message.is_error else result
+    elif isinstance(message.content, str):
+        yield {"type": "text", "text": message.content}
+    else:
+        for block in message.content:
+            yield from _part(block)
 
 
 def _part(block: ContentBlock) -> Iterator[dict[str, Any]]:

@@ -19,10 +19,12 @@ from agentcore.messages import AssistantMessage, ToolResultMessage
 from agentcore.models import Model, ThinkingLevel
 from agentcore.providers._exchange import Adapter, endpoint_url, exchange, with_body
 from agentcore.providers._google_reading import read_stream, read_whole
+from agentcore.providers._payload import Fragment
 from agentcore.providers._replay import IdRule, ReplayMessage, clean_text, replayable, written_once
 from agentcore.providers._request import merge_headers
 from agentcore.providers._thinking_levels import gemini_levels, gemini_version, nearest
 from agentcore.providers._tool_schema import object_schema
+from agentcore.tools import AgentTool
 
 __all__ = ["build_request", "read_stream", "stream"]
 
@@ -61,7 +63,7 @@ def build_request(model: Model, context: ModelContext, options: StreamOptions) -
     if context.system_prompt.strip():
         payload["systemInstruction"] = {"parts": [{"text": clean_text(context.system_prompt)}]}
     if context.tools:
-        payload["tools"] = [{"functionDeclarations": [_tool(tool) for tool in context.tools]}]
+        payload["tools"] = [{"functionDeclarations": written_once(context.memo, model, context.tools, _tool)}]
     generation: dict[str, Any] = {}
     if options.max_tokens is not None:
         generation["maxOutputTokens"] = options.max_tokens
@@ -79,8 +81,8 @@ def build_request(model: Model, context: ModelContext, options: StreamOptions) -
     return payload
 
 
-def _tool(tool: Any) -> dict[str, Any]:
-    declared = {"name": tool.name, "description": clean_text(tool.description)}
+def _tool(tool: AgentTool) -> Fragment:
+    declared = Fragment(name=tool.name, description=clean_text(tool.description))
     schema = object_schema(tool.parameters)
     # An object without properties is refused; a tool that declares no parameters just takes none.
     if schema["properties"] or any(schema.get(keyword) for keyword in _OPEN):
@@ -136,39 +138,49 @@ def _contents(model: Model, context: ModelContext) -> list[dict[str, Any]]:
     replayed = replayable(context.messages, model, api=API, ids=_IDS, tool_names=names, memo=memo)
     contents: list[dict[str, Any]] = []
     # What cannot be inside the results of a turn's calls comes after all of them: none may stand between two results.
-    beside: list[dict[str, Any]] = []
-    for message in replayed:
-        if beside and not isinstance(message, ToolResultMessage):
-            _append(contents, "user", beside)
+    beside: list[Fragment] = []
+    for content, more in written_once(memo, model, replayed, lambda message: _written(message, model)):
+        if beside and more is None:
+            _append(contents, Fragment(role="user", parts=beside))
             beside = []
-        if isinstance(message, ToolResultMessage):
-            result, more = written_once(memo, model, message, lambda answer: _result(answer, model))
-            _append(contents, "user", [result])
-            beside += more
-        else:
-            _append(contents, *written_once(memo, model, message, lambda said: _written(said, model)))
-    _append(contents, "user", beside)
+        _append(contents, content)
+        if more:
+            beside = beside + more
+    _append(contents, Fragment(role="user", parts=beside))
     if contents and contents[0]["role"] != "user":
         contents.insert(0, {"role": "user", "parts": [{"text": _BEFORE_THE_FIRST}]})
     return contents
 
 
-def _append(contents: list[dict[str, Any]], role: str, parts: list[dict[str, Any]]) -> None:
-    """Add parts to the contents, whose roles take turns."""
-    if parts and contents and contents[-1]["role"] == role:
-        contents[-1]["parts"].extend(parts)
-    elif parts:
-        contents.append({"role": role, "parts": [*parts]})  # the parts themselves are kept for the next request
+def _append(contents: list[dict[str, Any]], content: Fragment) -> None:
+    """Add a content to the contents, whose roles take turns."""
+    if not content["parts"]:
+        return
+    if not contents or contents[-1]["role"] != content["role"]:
+        contents.append(content)
+        return
+    last = contents[-1]
+    if isinstance(last, Fragment):  # it is kept for the next request
+        last = contents[-1] = {"role": last["role"], "parts": [*last["parts"]]}
+    last["parts"].extend(content["parts"])
 
 
-def _written(message: ReplayMessage, model: Model) -> tuple[str, list[dict[str, Any]]]:
-    """Return the role and the parts that a message is sent as."""
+def _written(message: ReplayMessage, model: Model) -> tuple[Fragment, list[Fragment] | None]:
+    """Return the content that a message is sent as, and for a result the parts that cannot be in it."""
+    beside: list[dict[str, Any]] | None = None
     if isinstance(message, AssistantMessage):
-        parts = [part for block in message.content for part in _model_part(block, model)]
-        return "model", _with_first_call_signed(parts) if _is_new(model) else parts
-    if isinstance(message.content, str):
-        return "user", [{"text": message.content}]
-    return "user", [part for block in message.content for part in _part(block)]
+        role, parts = "model", [part for block in message.content for part in _model_part(block, model)]
+        if _is_new(model):
+            parts = _with_first_call_signed(parts)
+    elif isinstance(message, ToolResultMessage):
+        result, beside = _result(message, model)
+        role, parts = "user", [result]
+    elif isinstance(message.content, str):
+        role, parts = "user", [{"text": message.content}]
+    else:
+        role, parts = "user", [part for block in message.content for part in _part(block)]
+    content = Fragment(role=role, parts=[Fragment(part) for part in parts])
+    return content, None if beside is None else [Fragment(part) for part in beside]
 
 
 def _result(message: ToolResultMessage, model: Model) -> tuple[dict[str, Any], list[dict[str, Any]]]:

@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from agentcore.config import ModelContext, StreamOptions
 from agentcore.content import ContentBlock, ImageContent, ProviderContent, TextContent, ThinkingContent, ToolCall
 from agentcore.events import StreamEvent
-from agentcore.messages import AssistantMessage, ToolResultMessage, UserMessage
+from agentcore.messages import AssistantMessage, ToolResultMessage
 from agentcore.models import Model, ThinkingLevel
 from agentcore.providers._chat_reading import read_stream, read_whole
 from agentcore.providers._exchange import Adapter, endpoint_url, exchange, with_body
-from agentcore.providers._replay import clean_text, replayable, written_once
+from agentcore.providers._payload import Fragment
+from agentcore.providers._replay import ReplayMessage, clean_text, replayable, written_once
 from agentcore.providers._request import merge_headers
 from agentcore.providers._thinking_levels import nearest, openai_efforts
 from agentcore.providers._tool_schema import object_schema
 from agentcore.providers.dialects import GENERIC, Dialect, dialect_of
+from agentcore.tools import AgentTool
 
 __all__ = ["build_request", "read_stream", "stream"]
 
@@ -55,7 +57,7 @@ def build_request(model: Model, context: ModelContext, options: StreamOptions) -
     if dialect.include_usage:
         payload["stream_options"] = {"include_usage": True}
     if context.tools:
-        payload["tools"] = [_tool(tool) for tool in context.tools]
+        payload["tools"] = written_once(context.memo, model, context.tools, _tool)
     if options.max_tokens is not None:
         payload[dialect.max_tokens_field] = options.max_tokens
     if options.temperature is not None:
@@ -71,10 +73,10 @@ def build_request(model: Model, context: ModelContext, options: StreamOptions) -
     return payload
 
 
-def _tool(tool: Any) -> dict[str, Any]:
+def _tool(tool: AgentTool) -> Fragment:
     parameters = object_schema(tool.parameters)
     function = {"name": tool.name, "description": clean_text(tool.description), "parameters": parameters}
-    return {"type": "function", "function": function}
+    return Fragment(type="function", function=function)
 
 
 def _reasoning(model: Model, dialect: Dialect, options: StreamOptions) -> dict[str, Any]:
@@ -127,30 +129,33 @@ def _messages(model: Model, context: ModelContext, dialect: Dialect, options: St
     tool_names = [tool.name for tool in context.tools]
     memo = context.memo
     replayed = replayable(context.messages, model, api=API, ids=dialect.tool_ids, tool_names=tool_names, memo=memo)
-    images: list[ImageContent] = []
-    for message in replayed:
-        if images and not isinstance(message, ToolResultMessage):
+    images: tuple[ImageContent, ...] = ()
+    for role, message, attached in written_once(memo, model, replayed, lambda message: _written(message, dialect)):
+        if images and role != "tool":
             written.extend(_attached(images, dialect))
-            images = []
-        if isinstance(message, ToolResultMessage):
-            written.append(written_once(memo, model, message, lambda result: _result(result, dialect)))
-            images.extend(block for block in message.content if isinstance(block, ImageContent))
-        elif isinstance(message, AssistantMessage):
-            written.extend(written_once(memo, model, message, lambda said: tuple(_assistant(said, dialect))))
-        else:
-            written.extend(_user(message, written, dialect))
+            images = ()
+        if role == "user" and dialect.assistant_after_tool and written and written[-1]["role"] == "tool":
+            written.append({"role": "assistant", "content": _READ})
+        if message is not None:
+            written.append(message)
+        if attached:
+            images += attached
     written.extend(_attached(images, dialect))
     if options.cache_retention != "none" and model.id.startswith(dialect.cache_control_for):
         _mark_for_caching(written, options)
     return written
 
 
-def _user(message: UserMessage, before: list[dict[str, Any]], dialect: Dialect) -> list[dict[str, Any]]:
+def _written(message: ReplayMessage, dialect: Dialect) -> tuple[str, Fragment | None, tuple[ImageContent, ...]]:
+    """Return the role of a message, what it is sent as, if anything, and the images that cannot be in that."""
+    if isinstance(message, ToolResultMessage):
+        images = tuple(block for block in message.content if isinstance(block, ImageContent))
+        return "tool", Fragment(_result(message, dialect)), images
+    if isinstance(message, AssistantMessage):
+        said = _assistant(message, dialect)
+        return "assistant", None if said is None else Fragment(said), ()
     content = message.content if isinstance(message.content, str) else _parts(message.content)
-    user = {"role": "user", "content": content}
-    if dialect.assistant_after_tool and before and before[-1]["role"] == "tool":
-        return [{"role": "assistant", "content": _READ}, user]
-    return [user]
+    return "user", Fragment(role="user", content=content), ()
 
 
 def _parts(content: tuple[ContentBlock, ...]) -> str | list[dict[str, Any]]:
@@ -174,7 +179,7 @@ def _result(message: ToolResultMessage, dialect: Dialect) -> dict[str, Any]:
     return written
 
 
-def _attached(images: list[ImageContent], dialect: Dialect) -> list[dict[str, Any]]:
+def _attached(images: Sequence[ImageContent], dialect: Dialect) -> list[dict[str, Any]]:
     """Return the message that brings the images of tool results: a result itself can only be text."""
     if not images:
         return []
@@ -183,7 +188,7 @@ def _attached(images: list[ImageContent], dialect: Dialect) -> list[dict[str, An
     return [{"role": "assistant", "content": _READ}, user] if dialect.assistant_after_tool else [user]
 
 
-def _assistant(message: AssistantMessage, dialect: Dialect) -> Iterator[dict[str, Any]]:
+def _assistant(message: AssistantMessage, dialect: Dialect) -> dict[str, Any] | None:
     text = "".join(_spoken(block) for block in message.content)
     calls = [_call(block) for block in message.content if isinstance(block, ToolCall)]
     written: dict[str, Any] = {"role": "assistant", "content": text or (None if calls else "")}
@@ -202,8 +207,7 @@ def _assistant(message: AssistantMessage, dialect: Dialect) -> Iterator[dict[str
             written["content"] = parts + ([{"type": "text", "text": text}] if text else [])
     elif field and (thinking or dialect.reasoning_required):
         written[field] = thinking
-    if said or proofs or (field and thinking):
-        yield written
+    return written if said or proofs or (field and thinking) else None
 
 
 def _spoken(block: ContentBlock) -> str:

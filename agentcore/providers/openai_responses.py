@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,11 +21,13 @@ from agentcore.events import StreamEvent
 from agentcore.messages import AssistantMessage, ToolResultMessage
 from agentcore.models import Model, ThinkingLevel
 from agentcore.providers._exchange import Adapter, endpoint_url, exchange, with_body
+from agentcore.providers._payload import Fragment
 from agentcore.providers._replay import IdRule, ReplayMessage, clean_json, clean_text, replayable, written_once
 from agentcore.providers._request import merge_headers
 from agentcore.providers._responses_reading import read_stream, read_whole
 from agentcore.providers._thinking_levels import nearest, openai_efforts
 from agentcore.providers._tool_schema import object_schema
+from agentcore.tools import AgentTool
 
 __all__ = ["build_request", "read_stream", "stream"]
 
@@ -56,7 +59,7 @@ def build_request(model: Model, context: ModelContext, options: StreamOptions) -
     if context.system_prompt.strip():
         payload["instructions"] = clean_text(context.system_prompt)
     if context.tools:
-        payload["tools"] = [_tool(tool) for tool in context.tools]
+        payload["tools"] = written_once(context.memo, model, context.tools, _tool)
     if options.max_tokens is not None:
         payload["max_output_tokens"] = options.max_tokens
     if options.temperature is not None:
@@ -76,14 +79,14 @@ def build_request(model: Model, context: ModelContext, options: StreamOptions) -
     return payload
 
 
-def _tool(tool: Any) -> dict[str, Any]:
-    return {
-        "type": "function",
-        "name": tool.name,
-        "description": clean_text(tool.description),
-        "parameters": object_schema(tool.parameters),
-        "strict": False,
-    }
+def _tool(tool: AgentTool) -> Fragment:
+    return Fragment(
+        type="function",
+        name=tool.name,
+        description=clean_text(tool.description),
+        parameters=object_schema(tool.parameters),
+        strict=False,
+    )
 
 
 def _reasoning(model: Model, options: StreamOptions) -> dict[str, Any]:
@@ -118,11 +121,15 @@ def _input(model: Model, context: ModelContext) -> list[dict[str, Any]]:
     names = [tool.name for tool in context.tools]
     memo = context.memo
     replayed = replayable(context.messages, model, api=API, ids=_IDS, tool_names=names, memo=memo)
-    return [item for message in replayed for item in written_once(memo, model, message, _items)]
+    return list(chain.from_iterable(written_once(memo, model, replayed, _written)))
+
+
+def _written(message: ReplayMessage) -> list[Fragment]:
+    """Return the items that a message is sent as."""
+    return [Fragment(item) for item in _items(message)]
 
 
 def _items(message: ReplayMessage) -> list[dict[str, Any]]:
-    """Return the items that a message is sent as."""
     if isinstance(message, AssistantMessage):
         items = [item for block in message.content for item in _assistant_item(block)]
         while items and items[-1].get("type") == "reasoning":  # the API refuses one that nothing follows

@@ -1,0 +1,71 @@
+"""The JSON of a request's payload, in which what was sent before is not written again.
+
+A conversation grows at its end, and every request sends all of it. So what a message, or a tool, is sent as is a
+`Fragment`: its JSON is made once and used again in the requests that follow.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+__all__ = ["Fragment", "encoded"]
+
+_DEEPEST_FRAGMENT = 4
+"""How many lists and objects may be around a fragment: the payload, its list, a message, and the list in that."""
+
+_LONGEST_KEPT = 1 << 18
+"""Bytes. Long texts, images above all, are written about as fast as copied, and would be in memory once more."""
+
+
+class Fragment(dict[str, Any]):
+    """An object in a payload that nobody changes any more; a copy of it is an ordinary dict, which may be changed."""
+
+    __slots__ = ("_kept",)
+
+    def json(self) -> bytes:
+        """Return the JSON of the object; raises as `json.dumps` does."""
+        kept: bytes | None = getattr(self, "_kept", None)
+        if kept is not None:
+            return kept
+        text = _written(self)
+        if len(text) <= _LONGEST_KEPT:
+            self._kept = text
+        return text
+
+    def copy(self) -> dict[str, Any]:
+        return dict(self)
+
+    __copy__ = copy
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> dict[str, Any]:
+        return copy.deepcopy(dict(self), memo)
+
+    def __reduce__(self) -> Any:
+        return (dict, (dict(self),))
+
+
+def encoded(payload: Any) -> bytes:
+    """Return a payload as JSON, or bytes as they are; raises `TypeError`, `ValueError` or `RecursionError`.
+
+    Half a surrogate pair, which would stop the request, becomes a question mark.
+    """
+    return payload if isinstance(payload, bytes) else _encoded(payload, _DEEPEST_FRAGMENT)
+
+
+def _encoded(value: Any, levels: int) -> bytes:
+    kind = type(value)
+    if kind is Fragment:
+        fragment: Fragment = value
+        return fragment.json()
+    if levels and kind is list:
+        return b"[" + b",".join([_encoded(item, levels - 1) for item in value]) + b"]"
+    if levels and kind is dict and all(type(name) is str for name in value):
+        return b"{" + b",".join([_written(name) + b":" + _encoded(value[name], levels - 1) for name in value]) + b"}"
+    return _written(value)
+
+
+def _written(value: Any) -> bytes:
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.encode("utf-8", "replace")
