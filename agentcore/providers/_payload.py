@@ -7,8 +7,9 @@ A conversation grows at its end, and every request sends all of it. So what a me
 from __future__ import annotations
 
 import copy
+import functools
 import json
-from typing import Any
+from typing import Any, Final
 
 __all__ = ["Fragment", "encoded"]
 
@@ -60,12 +61,18 @@ def _encoded(value: Any, levels: int) -> bytes:
         fragment: Fragment = value
         return fragment.json()
     if levels and kind is list:
-        return b"[" + b",".join([_encoded(item, levels - 1) for item in value]) + b"]"
+        return b"[%b]" % b",".join([_encoded(item, levels - 1) for item in value])
     if levels and kind is dict and all(type(name) is str for name in value):
-        return b"{" + b",".join([_written(name) + b":" + _encoded(value[name], levels - 1) for name in value]) + b"}"
+        return b"{%b}" % b",".join([b"%b:%b" % (_name(name), _encoded(value[name], levels - 1)) for name in value])
     return _written(value)
 
 
+_write: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
 def _written(value: Any) -> bytes:
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return text.encode("utf-8", "replace")
+    return _write(value).encode("utf-8", "replace")
+
+
+# The same few names come again with every request.
+_name: Final = functools.lru_cache(maxsize=256)(_written)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -109,13 +110,17 @@ def _split_url(url: str) -> tuple[str, str, dict[str, str]]:
     return parts._replace(netloc=shown).geturl(), shown, credentials
 
 
+_HEADER_NAME = re.compile("[!-9;-~]+")
+_NOT_IN_A_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f]")
+
+
 def _header_problem(headers: Mapping[str, str]) -> str | None:
     for name, value in headers.items():
         try:
-            good = not any(ord(character) < 32 and character != "\t" for character in value.strip())
             value.encode("latin-1")
+            good = _HEADER_NAME.fullmatch(name) and not _NOT_IN_A_VALUE.search(value.strip())
         except UnicodeEncodeError:
             good = False
-        if not good or not name or not name.isascii() or not name.isprintable() or any(c in name for c in " :"):
+        if not good:
             return f"the header {name[:40]!a} has characters that HTTP does not allow"
     return None
