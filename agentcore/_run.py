@@ -214,9 +214,9 @@ class Run:
 
     def emit(self, *events: AgentEvent) -> None:
         """Send events, in order, after those decided before; one that has gone out last is not sent again."""
-        known = (self.last, *self._taken_over, *self.outbox)
+        known = [id(event) for event in (self.last, *self._taken_over, *self.outbox)]
         # All or none: an interrupt must not come between the start of a message and its end.
-        self.outbox.extend([event for event in events if not any(event is one for one in known)])
+        self.outbox.extend([event for event in events if id(event) not in known])
         self.flush()
 
     def flush(self) -> None:

@@ -19,6 +19,8 @@ import uuid
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, NoReturn
 
+import attrs
+
 from agentcore.content import ContentBlock, ProviderContent, TextContent, ThinkingContent, ToolCall
 from agentcore.events import (
     DoneEvent,
@@ -201,7 +203,8 @@ class Assembler:
         if any(self._counts.get(name) != count for name, count in known.items()):
             self._counts.update(known)
             usage = Usage(**self._counts)
-            self._set(usage=Usage(**self._counts, cost=usage_cost(self._model, usage)))
+            cost = usage_cost(self._model, usage)
+            self._set(usage=usage if cost is None else attrs.evolve(usage, cost=cost))
 
     def response_id(self, response_id: str) -> None:
         """Take the provider's id of the response; the first one that is not empty wins."""

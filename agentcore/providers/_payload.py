@@ -24,13 +24,14 @@ class Fragment(dict[str, Any]):
     """An object in a payload that nobody changes any more; a copy of it is an ordinary dict, which may be changed."""
 
     __slots__ = ("_kept",)
+    _kept: bytes
 
     def json(self) -> bytes:
         """Return the JSON of the object; raises as `json.dumps` does."""
-        kept: bytes | None = getattr(self, "_kept", None)
-        if kept is not None:
-            return kept
-        text = _written(self)
+        try:
+            return self._kept
+        except AttributeError:
+            text = _written(self)
         if len(text) <= _LONGEST_KEPT:
             self._kept = text
         return text
@@ -61,7 +62,8 @@ def _encoded(value: Any, levels: int) -> bytes:
         fragment: Fragment = value
         return fragment.json()
     if levels and kind is list:
-        return b"[%b]" % b",".join([_encoded(item, levels - 1) for item in value])
+        parts = [item.json() if type(item) is Fragment else _encoded(item, levels - 1) for item in value]
+        return b"[%b]" % b",".join(parts)
     if levels and kind is dict and all(type(name) is str for name in value):
         return b"{%b}" % b",".join([b"%b:%b" % (_name(name), _encoded(value[name], levels - 1)) for name in value])
     return _written(value)
