@@ -7,8 +7,8 @@ A conversation grows at its end, and every request sends all of it. So what a me
 from __future__ import annotations
 
 import copy
-import functools
 import json
+from collections.abc import Iterator
 from typing import Any, Final
 
 __all__ = ["Fragment", "encoded"]
@@ -57,16 +57,42 @@ def encoded(payload: Any) -> bytes:
 
 
 def _encoded(value: Any, levels: int) -> bytes:
+    """Return the JSON of a value in which fragments may be, this many lists and objects down."""
     kind = type(value)
     if kind is Fragment:
         fragment: Fragment = value
         return fragment.json()
-    if levels and kind is list:
+    if not _holds_fragment(value, levels):
+        return _written(value)
+    if kind is list:
         parts = [item.json() if type(item) is Fragment else _encoded(item, levels - 1) for item in value]
         return b"[%b]" % b",".join(parts)
+    return b"{%b}" % b",".join(_members(value, levels - 1))
+
+
+def _members(value: dict[str, Any], levels: int) -> Iterator[bytes]:
+    plain: dict[str, Any] = {}
+    for name, item in value.items():
+        if not _holds_fragment(item, levels):
+            plain[name] = item
+            continue
+        if plain:
+            yield _written(plain)[1:-1]
+            plain = {}
+        yield b"%b:%b" % (_written(name), _encoded(item, levels))
+    if plain:
+        yield _written(plain)[1:-1]
+
+
+def _holds_fragment(value: Any, levels: int) -> bool:
+    kind = type(value)
+    if kind is Fragment:
+        return True
+    if levels and kind is list:
+        return any(_holds_fragment(item, levels - 1) for item in value)
     if levels and kind is dict and all(type(name) is str for name in value):
-        return b"{%b}" % b",".join([b"%b:%b" % (_name(name), _encoded(value[name], levels - 1)) for name in value])
-    return _written(value)
+        return any(_holds_fragment(item, levels - 1) for item in value.values())
+    return False
 
 
 _write: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
@@ -74,7 +100,3 @@ _write: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators
 
 def _written(value: Any) -> bytes:
     return _write(value).encode("utf-8", "replace")
-
-
-# The same few names come again with every request.
-_name: Final = functools.lru_cache(maxsize=256)(_written)
