@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import math
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any, NoReturn, Protocol, cast
@@ -28,6 +29,10 @@ _LONGEST_VALUE = 100
 _LONGEST_RECEIVED = 500
 _IN_PLACE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "extends")
 _REFERENCES = ("$ref", "$dynamicRef")
+_MULTIPLYING = ("anyOf", "oneOf", "allOf", "$ref", "$dynamicRef", "$recursiveRef")
+# A step is a branch that is tried or a reference that is followed, and takes some 20 µs.
+_STEPS = 20_000
+_STEPS_A_VALUE = 100
 
 
 class ToolSchema(Protocol):
@@ -111,21 +116,76 @@ def _validator_classes(dialect: str) -> tuple[Any, Any] | None:
     """Return the strict and the plain validator of a draft; `None` for a draft that is not known.
 
     In the strict one an error of `anyOf` or `oneOf` keeps the validator that found it, which knows the place that
-    references are relative to.
+    references are relative to. Both count what they do.
     """
     from jsonschema import validators
 
     base = validators.validator_for({"$schema": dialect}, default=cast(Any, None))
     if base is None:
         return None
-    keywords = {name: _remembering(base.VALIDATORS[name]) for name in ("anyOf", "oneOf") if name in base.VALIDATORS}
-    strict = base.TYPE_CHECKER.redefine("integer", _is_integer)
+    counted = {name: _counting(base.VALIDATORS[name]) for name in _MULTIPLYING if name in base.VALIDATORS}
+    remembered = {name: _remembering(counted[name]) for name in ("anyOf", "oneOf") if name in counted}
     extend: Any = validators.extend
-    return extend(base, validators=keywords, type_checker=strict), base
+    plain = extend(base, validators=counted)
+    strict = base.TYPE_CHECKER.redefine("integer", _is_integer)
+    return extend(plain, validators=remembered, type_checker=strict), plain
 
 
 def _is_integer(checker: Any, instance: Any) -> bool:
     return isinstance(instance, int) and not isinstance(instance, bool)
+
+
+class _Work:
+    """How much may still be done for the arguments of one call.
+
+    A union that holds itself, or references that lead to one place on several ways, can multiply the steps with each
+    level of the schema and of the value.
+    """
+
+    __slots__ = ("left", "value")
+
+    def __init__(self, value: Any) -> None:
+        self.left = _STEPS
+        self.value = value
+
+    def take(self, steps: int) -> None:
+        """Count steps; raises `_TooMuchWork` when there are more than any reasonable value of this size needs."""
+        self.left -= steps
+        if self.left < 0:
+            if self.value is not NOTHING:
+                self.left += _STEPS_A_VALUE * _size_of(self.value)
+                self.value = NOTHING
+            if self.left < 0:
+                raise _TooMuchWork
+
+
+class _TooMuchWork(Exception):
+    """Checking the arguments takes too long."""
+
+
+_current = threading.local()
+"""`work` is that of the arguments this thread is checking."""
+
+
+def _size_of(value: Any) -> int:
+    """Return how many values there are in a value, itself included."""
+    size, pending = 0, [value]
+    while pending:
+        item = pending.pop()
+        size += 1
+        if isinstance(item, dict):
+            pending.extend(item.values())
+        elif isinstance(item, list):
+            pending.extend(item)
+    return size
+
+
+def _counting(keyword: Callable[..., Any]) -> Callable[..., Any]:
+    def counting(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
+        _current.work.take(len(value) if isinstance(value, list) else 1)
+        return keyword(validator, value, instance, schema)
+
+    return counting
 
 
 def _remembering(keyword: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
@@ -309,6 +369,7 @@ def check_arguments(tool: ToolSchema, arguments: Any) -> dict[str, Any]:
 def _checked(tool: ToolSchema, arguments: Any, *, lenient: bool) -> dict[str, Any]:
     compile_schema(tool)
     try:
+        _current.work = _Work(arguments)
         if lenient and isinstance(arguments, str):
             parsed = coerced(arguments, "object")
             arguments = arguments if parsed is NOTHING else parsed
@@ -327,9 +388,16 @@ def _checked(tool: ToolSchema, arguments: Any, *, lenient: bool) -> dict[str, An
         raise
     except RecursionError:
         raise ToolArgumentsError(f"the arguments of tool {tool.name!r} are nested too deeply") from None
+    except _TooMuchWork:
+        raise ToolArgumentsError(
+            f"the arguments of tool {tool.name!r} do not fit its schema in a way that could be told in reasonable time; "
+            "simpler ones, with fewer levels inside each other, can be checked"
+        ) from None
     except Exception as error:  # such as a number too large for the arithmetic of `multipleOf`
         reason = f"{type(error).__name__}: {cut(str(error), _LONGEST_VALUE)}"
         raise ToolArgumentsError(f"the arguments of tool {tool.name!r} cannot be validated ({reason})") from error
+    finally:
+        del _current.work
 
 
 def _mended(compiled: _Compiled, value: dict[str, Any], lenient: bool) -> tuple[Any, list[Any]]:

@@ -16,8 +16,6 @@ __all__ = ["Mender", "NOTHING", "NotJsonError", "coerced", "copied", "holds_whol
 NOTHING: Any = object()
 """What `coerced` returns where a value cannot be had as the type wanted."""
 
-# Coercing inside nested alternatives tries each of them; a union that holds itself would multiply the tries.
-_MOST_BRANCHES = 1000
 # Each round may uncover one more level (a JSON string inside a JSON string); two rules that undo each other end here.
 _MOST_ROUNDS = 12
 
@@ -51,9 +49,8 @@ class Mender:
     `lenient=False` only makes integers of floats that are whole.
     """
 
-    def __init__(self, lenient: bool, budget: list[int] | None = None) -> None:
+    def __init__(self, lenient: bool) -> None:
         self.lenient = lenient
-        self.budget = [_MOST_BRANCHES] if budget is None else budget
 
     def mend(self, value: Any, find_errors: Callable[[Any], Iterable[Any]], entirely: bool = False) -> tuple[Any, Any]:
         """Return the value with what could be coerced, in place where possible, and the errors that are left.
@@ -121,12 +118,9 @@ class Mender:
         found_by, keyword, branches = getattr(error, "found_by", None), error.validator, error.validator_value
         if found_by is None:  # found by a part of another draft
             return NOTHING
-        menders = [Mender(False, self.budget)] if holds_whole_float(current) else []
+        menders = [Mender(False)] if holds_whole_float(current) else []
         for mender in [*menders, self] if self.lenient else menders:
             for branch in branches:
-                if self.budget[0] <= 0:
-                    return NOTHING
-                self.budget[0] -= 1
                 find_errors = partial(found_by.descend, schema=branch)
                 mended, errors = mender.mend(copied(current), find_errors, entirely=True)
                 if not errors and not any(found_by.descend(mended, {keyword: branches})):
