@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import copy
 import math
-import threading
 from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NoReturn, Protocol, cast
 
+from agentcore._argument_work import TooMuchWork, Work, limited, take
 from agentcore._coercion import NOTHING, Mender, NotJsonError, coerced, copied, holds_whole_float
 from agentcore._problems import cut, dotted, kind_of, problems_of, shown_as_json
 from agentcore._records import represented
@@ -30,9 +30,6 @@ _LONGEST_RECEIVED = 500
 _IN_PLACE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "extends")
 _REFERENCES = ("$ref", "$dynamicRef")
 _MULTIPLYING = ("anyOf", "oneOf", "allOf", "$ref", "$dynamicRef", "$recursiveRef")
-# A step is a branch that is tried or a reference that is followed, and takes some 20 µs.
-_STEPS = 20_000
-_STEPS_A_VALUE = 100
 
 
 class ToolSchema(Protocol):
@@ -135,54 +132,9 @@ def _is_integer(checker: Any, instance: Any) -> bool:
     return isinstance(instance, int) and not isinstance(instance, bool)
 
 
-class _Work:
-    """How much may still be done for the arguments of one call.
-
-    A union that holds itself, or references that lead to one place on several ways, can multiply the steps with each
-    level of the schema and of the value.
-    """
-
-    __slots__ = ("left", "value")
-
-    def __init__(self, value: Any) -> None:
-        self.left = _STEPS
-        self.value = value
-
-    def take(self, steps: int) -> None:
-        """Count steps; raises `_TooMuchWork` when there are more than any reasonable value of this size needs."""
-        self.left -= steps
-        if self.left < 0:
-            if self.value is not NOTHING:
-                self.left += _STEPS_A_VALUE * _size_of(self.value)
-                self.value = NOTHING
-            if self.left < 0:
-                raise _TooMuchWork
-
-
-class _TooMuchWork(Exception):
-    """Checking the arguments takes too long."""
-
-
-_current = threading.local()
-"""`work` is that of the arguments this thread is checking."""
-
-
-def _size_of(value: Any) -> int:
-    """Return how many values there are in a value, itself included."""
-    size, pending = 0, [value]
-    while pending:
-        item = pending.pop()
-        size += 1
-        if isinstance(item, dict):
-            pending.extend(item.values())
-        elif isinstance(item, list):
-            pending.extend(item)
-    return size
-
-
 def _counting(keyword: Callable[..., Any]) -> Callable[..., Any]:
     def counting(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
-        _current.work.take(len(value) if isinstance(value, list) else 1)
+        take(len(value) if isinstance(value, list) else 1)
         return keyword(validator, value, instance, schema)
 
     return counting
@@ -369,7 +321,6 @@ def check_arguments(tool: ToolSchema, arguments: Any) -> dict[str, Any]:
 def _checked(tool: ToolSchema, arguments: Any, *, lenient: bool) -> dict[str, Any]:
     compile_schema(tool)
     try:
-        _current.work = _Work(arguments)
         if lenient and isinstance(arguments, str):
             parsed = coerced(arguments, "object")
             arguments = arguments if parsed is NOTHING else parsed
@@ -388,7 +339,7 @@ def _checked(tool: ToolSchema, arguments: Any, *, lenient: bool) -> dict[str, An
         raise
     except RecursionError:
         raise ToolArgumentsError(f"the arguments of tool {tool.name!r} are nested too deeply") from None
-    except _TooMuchWork:
+    except TooMuchWork:
         raise ToolArgumentsError(
             f"the arguments of tool {tool.name!r} do not fit its schema in a way that could be told in reasonable time; "
             "simpler ones, with fewer levels inside each other, can be checked"
@@ -396,8 +347,6 @@ def _checked(tool: ToolSchema, arguments: Any, *, lenient: bool) -> dict[str, An
     except Exception as error:  # such as a number too large for the arithmetic of `multipleOf`
         reason = f"{type(error).__name__}: {cut(str(error), _LONGEST_VALUE)}"
         raise ToolArgumentsError(f"the arguments of tool {tool.name!r} cannot be validated ({reason})") from error
-    finally:
-        del _current.work
 
 
 def _mended(compiled: _Compiled, value: dict[str, Any], lenient: bool) -> tuple[Any, list[Any]]:
@@ -405,12 +354,17 @@ def _mended(compiled: _Compiled, value: dict[str, Any], lenient: bool) -> tuple[
     # Only about whole floats the two validators may disagree: under `not`, `if` or `oneOf` the strict one may pass
     # what is not valid, or fail what is.
     original = copied(value) if holds_whole_float(value) else None
-    value, errors = Mender(lenient).mend(value, compiled.strict.iter_errors)
+    value, errors = Mender(lenient, Work(value)).mend(value, partial(_errors, compiled.strict))
     if original is not None:
-        errors = errors or list(compiled.plain.iter_errors(value))
-        if errors and compiled.plain.is_valid(original):
+        errors = errors or _errors(compiled.plain, value)
+        if errors and not _errors(compiled.plain, original):
             return original, []
     return value, errors
+
+
+def _errors(validator: Any, value: Any) -> list[Any]:
+    with limited(Work(value)):
+        return list(validator.iter_errors(value))
 
 
 def _raise(tool: ToolSchema, received: Any, problems: Iterable[str]) -> NoReturn:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
+from agentcore._argument_work import TooMuchWork, Work, limited
 from agentcore._problems import missing_keys
 
 __all__ = ["Mender", "NOTHING", "NotJsonError", "coerced", "copied", "holds_whole_float"]
@@ -46,11 +47,13 @@ def copied(value: Any) -> Any:
 class Mender:
     """Coerces what a validator complains about, and nothing else.
 
-    `lenient=False` only makes integers of floats that are whole.
+    `lenient=False` only makes integers of floats that are whole. `tries` is how much may be done to find out which
+    alternative a value fits after coercion.
     """
 
-    def __init__(self, lenient: bool) -> None:
+    def __init__(self, lenient: bool, tries: Work) -> None:
         self.lenient = lenient
+        self.tries = tries
 
     def mend(self, value: Any, find_errors: Callable[[Any], Iterable[Any]], entirely: bool = False) -> tuple[Any, Any]:
         """Return the value with what could be coerced, in place where possible, and the errors that are left.
@@ -118,7 +121,14 @@ class Mender:
         found_by, keyword, branches = getattr(error, "found_by", None), error.validator, error.validator_value
         if found_by is None:  # found by a part of another draft
             return NOTHING
-        menders = [Mender(False)] if holds_whole_float(current) else []
+        try:
+            with limited(self.tries):
+                return self._first_that_fits(current, keyword, branches, found_by)
+        except TooMuchWork:
+            return NOTHING
+
+    def _first_that_fits(self, current: Any, keyword: str, branches: Any, found_by: Any) -> Any:
+        menders = [Mender(False, self.tries)] if holds_whole_float(current) else []
         for mender in [*menders, self] if self.lenient else menders:
             for branch in branches:
                 find_errors = partial(found_by.descend, schema=branch)

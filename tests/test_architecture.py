@@ -36,7 +36,7 @@ LAYERS = [
     layer(
         2,
         "contracts",
-        "_foreign _problems _coercion _docstrings _annotations _shapes _signature _arguments tools convert tokens config",
+        "_foreign _problems _argument_work _coercion _docstrings _annotations _shapes _signature _arguments tools convert tokens config",
     ),
     layer(3, "loop", "_tool_calls _tool_workers _tool_batch _run _response loop"),
     layer(4, "front", "_queues _prompts _resume _listeners _conversation _agent_settings _agent_run agent"),

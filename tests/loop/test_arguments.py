@@ -420,7 +420,7 @@ def test_the_tries_at_nested_alternatives_are_bounded(monkeypatch: pytest.Monkey
     with pytest.raises(ToolArgumentsError, match="fits none of 4 alternatives"):
         validate_arguments(tool, {"n": "x"})
 
-    assert 1000 <= len(tries) <= 1001  # all of them would be 5,460
+    assert len(tries) < 3000  # all of them would be 5,460
 
 
 # --- the arguments as a whole ---
