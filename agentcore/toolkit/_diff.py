@@ -16,7 +16,7 @@ _CONTEXT: Final = 3
 _MOST_COMPARED: Final = 1_000
 
 
-@attrs.frozen
+@attrs.define
 class _Region:
     """Whole lines around changes: numbers (from 0) of the first and the one behind the last, and the changes."""
 
@@ -35,7 +35,7 @@ def unified_diff(text: str, matches: Sequence[Match], name: str) -> str:
     shift = 0
     for region in _regions(text, matches, len(lines)):
         begin, end = starts[region.first], starts[region.last]
-        moved = [attrs.evolve(match, start=match.start - begin, end=match.end - begin) for match in region.matches]
+        moved = [Match(one.start - begin, one.end - begin, one.replacement, one.edit) for one in region.matches]
         old = lines[region.first : region.last]
         new = _lines(applied(text[begin:end], moved))
         hunks += _hunks(old, new, region.first, region.first + shift)
@@ -56,7 +56,7 @@ def _regions(text: str, matches: Sequence[Match], line_count: int) -> Iterator[_
         last = min(line_count, line + 1 + _CONTEXT)
         if current is not None and first <= current.last:
             current.matches.append(match)
-            current = attrs.evolve(current, last=last)
+            current.last = last
             continue
         if current is not None:
             yield current
@@ -69,7 +69,7 @@ def _hunks(old: list[str], new: list[str], old_first: int, new_first: int) -> It
     if len(old) + len(new) > _MOST_COMPARED:
         groups = [[("replace", 0, len(old), 0, len(new))]]
     else:
-        groups = list(difflib.SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(_CONTEXT))
+        groups = list(difflib.SequenceMatcher(None, old, new).get_grouped_opcodes(_CONTEXT))
     for group in groups:
         _, old_from, _, new_from, _ = group[0]
         _, _, old_to, _, new_to = group[-1]

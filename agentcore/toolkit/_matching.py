@@ -6,7 +6,7 @@ import difflib
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import islice, pairwise
+from itertools import islice, pairwise, repeat
 from typing import Final
 
 import attrs
@@ -63,11 +63,11 @@ def find_matches(text: str, edits: Sequence[Edit], given: str) -> list[Match]:
             problems.append(str(refusal))
     matches.sort(key=lambda match: (match.start, match.end))
     if not problems:
+        overlaps = ((first, second) for first, second in pairwise(matches) if second.start < first.end)
         problems = [
             f"`edits[{first.edit}]` and `edits[{second.edit}]` touch the same text, at line "
             f"{_line_number(text, second.start)} of {given}. Make one edit of the two."
-            for first, second in pairwise(matches)
-            if second.start < first.end
+            for first, second in islice(overlaps, _LINES_NAMED)
         ]
     if problems:
         raise Refusal("\n\n".join(["Nothing was changed.", *problems[:_LINES_NAMED]]))
@@ -102,7 +102,8 @@ def _matches_of(text: str, edit: Edit, number: int, name: str, given: str) -> li
             f"{name} occurs {times} times in {given}: at {where} {', '.join(map(str, lines))}{more}. Add text around "
             "it until it fits one place only, or set `replace_all`."
         )
-    matches = [Match(start, end, _as_around(text, start, end, edit.replacement), number) for start, end in places]
+    replacements = _with_line_ends_around(text, places, edit.replacement)
+    matches = [Match(start, end, one, number) for (start, end), one in zip(places, replacements, strict=True)]
     if all(match.replacement == text[match.start : match.end] for match in matches):
         raise Refusal(f"{name} and its replacement are the same, so there is nothing to change in {given}.")
     return matches
@@ -122,19 +123,24 @@ def _places(text: str, find: str, *, overlapping: bool = False) -> Iterator[tupl
         match = pattern.search(text, match.start() + 1 if overlapping else match.end())
 
 
-def _as_around(text: str, start: int, end: int, replacement: str) -> str:
-    """Return a replacement with the line ends of what it replaces, or else of the nearest line."""
-    if not _BARE_LINE_FEED.search(replacement):
-        return replacement
-    here = text[start:end]
-    if "\n" in here:
-        crlf = 2 * here.count("\r\n") >= here.count("\n")
-    else:
-        position = text.find("\n", end)
-        if position < 0:
-            position = text.rfind("\n", 0, start)
-        crlf = position > 0 and text[position - 1] == "\r"
-    return _BARE_LINE_FEED.sub("\r\n", replacement) if crlf else replacement
+def _with_line_ends_around(text: str, places: Sequence[tuple[int, int]], replacement: str) -> Iterator[str]:
+    """Give for each place the replacement with the line ends of what is there, or else of the nearest line."""
+    with_crlf = _BARE_LINE_FEED.sub("\r\n", replacement)
+    if with_crlf == replacement:
+        yield from repeat(replacement, len(places))
+        return
+    # Both are found once, not once a place: on a line of megabytes that would take hours.
+    last, following = text.rfind("\n"), -1
+    for start, end in places:
+        here = text[start:end]
+        if "\n" in here:
+            crlf = 2 * here.count("\r\n") >= here.count("\n")
+        else:
+            if following < end <= last:
+                following = text.index("\n", end)
+            nearest = following if end <= last else last
+            crlf = nearest > 0 and text[nearest - 1] == "\r"
+        yield with_crlf if crlf else replacement
 
 
 def _line_number(text: str, position: int) -> int:
@@ -147,7 +153,7 @@ def _line_number(text: str, position: int) -> int:
 def _hint(text: str, find: str) -> str:
     """Return what may have been meant by text that does not occur."""
     unnumbered = _LINE_NUMBER.sub("", find)
-    if unnumbered != find and next(_places(text, unnumbered), None):
+    if unnumbered.strip() and unnumbered != find and next(_places(text, unnumbered), None):
         return "Without the line numbers at the beginning of its lines it would be found: leave them out."
     for escaped, meant in (("\\n", "\n"), ("\\t", "\t"), ('\\"', '"')):
         if escaped in find and next(_places(text, find.replace(escaped, meant)), None):

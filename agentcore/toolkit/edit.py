@@ -174,12 +174,15 @@ class _Edit:
     def _content(self, folder: int | None, name: str, given: str) -> tuple[bytes, os.stat_result]:
         with opened(folder, name, given) as file:
             found = os.fstat(file.fileno())
-            if found.st_size > self.options.max_file_size:
+            most = self.options.max_file_size
+            # Files of the kernel can have any length though they say they have none.
+            data = b"" if found.st_size > most else file.read(most + 1)
+            if max(found.st_size, len(data)) > most:
                 raise Refusal(
-                    f"{given} is too large to edit ({size_of(found.st_size)}; at most "
-                    f"{size_of(self.options.max_file_size)}). Nothing was changed. Use bash and `sed`."
+                    f"{given} is too large to edit ({size_of(max(found.st_size, len(data)))}; at most "
+                    f"{size_of(most)}). Nothing was changed. Use bash and `sed`."
                 )
-            return file.read(), found
+            return data, found
 
 
 def _input(params: dict[str, Any]) -> EditToolInput:

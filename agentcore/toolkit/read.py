@@ -251,7 +251,7 @@ class _Read:
                 notes.append(_part_note(target, last, start, part, total, more))
             else:
                 notes.append(f"Lines {first}-{last} {total}. Continue with offset={last + 1}.")
-        if not text:
+        if not text and truncation is None:
             text = "(the file is empty)"
         if notes:
             text = f"{text}{'' if text.endswith(LINE_END) else LINE_END}{LINE_END}[{' '.join(notes)}]"
@@ -322,7 +322,7 @@ def _take_lines(file: BufferedReader, head: Head) -> tuple[int | None, int | Non
     undecodable: int | None = None
     while line := file.readline(head.max_bytes + 1):
         text = line.decode(errors="replace")
-        if undecodable is None and REPLACEMENT in text and not _is_utf8(line):
+        if undecodable is None and REPLACEMENT in text and not _is_utf8(line, cut=len(line) > head.max_bytes):
             undecodable = len(head.lines)
         if head.take(text):
             continue
@@ -335,10 +335,10 @@ def _take_lines(file: BufferedReader, head: Head) -> tuple[int | None, int | Non
     return None, undecodable
 
 
-def _is_utf8(line: bytes) -> bool:
+def _is_utf8(line: bytes, *, cut: bool) -> bool:
     try:
         # A line that was cut may end inside a character.
-        codecs.getincrementaldecoder("utf-8")().decode(line)
+        codecs.getincrementaldecoder("utf-8")().decode(line, final=not cut)
     except UnicodeDecodeError:
         return False
     return True

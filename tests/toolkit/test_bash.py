@@ -364,7 +364,7 @@ def test_a_command_that_no_system_takes_is_an_error_that_says_why(use, text_of, 
 # --- timeouts that make no sense ---
 
 SCHEMA = create_bash_tool().parameters
-NONSENSE = [0, -5, 1e12, math.inf, -math.inf, math.nan, True, "soon", [5]]
+NONSENSE = [0, -5, 1e12, 10**400, math.inf, -math.inf, math.nan, True, "soon", [5]]
 
 
 @pytest.mark.parametrize("timeout", NONSENSE)

@@ -303,6 +303,25 @@ def test_a_file_that_is_too_large_is_refused(use, text_of, tmp_path: Path) -> No
     assert "file is too large to edit (6 B; at most 5 B)" in text_of(use(tool, path="file", find="a", replacement="b"))
 
 
+def test_a_file_that_says_it_is_empty_is_not_read_without_end(use, text_of, tmp_path: Path) -> None:
+    # Files of the kernel have no size and any length.
+    endless = Path("/proc/self/pagemap")
+    if not os.access(endless, os.R_OK):
+        pytest.skip("needs a file of that kind")
+    tool = create_edit_tool(EditToolOptions(max_file_size=1000))
+
+    assert "too large to edit (1001 B; at most 1000 B)" in text_of(
+        use(tool, path=str(endless), find="a", replacement="b")
+    )
+
+
+def test_a_file_at_the_limit_is_edited(use, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("abcde")
+    tool = create_edit_tool(EditToolOptions(cwd=tmp_path, max_file_size=5))
+
+    assert not use(tool, path="file", find="a", replacement="b").is_error
+
+
 def test_a_file_that_changes_meanwhile_is_not_overwritten(use, text_of, tool, tmp_path: Path, monkeypatch) -> None:
     path = tmp_path / "file.txt"
     path.write_text("old\n")

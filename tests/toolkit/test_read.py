@@ -351,6 +351,26 @@ def test_text_with_a_few_bytes_that_do_not_decode_is_shown_with_a_warning(use, t
     assert text_of(use(tool, path="real.txt")) == "a real \ufffd\n"
 
 
+def test_a_file_that_ends_inside_a_character_is_shown_with_the_warning(use, text_of, tmp_path: Path) -> None:
+    content = "text\nnaïve caf\u00e9".encode()
+    (tmp_path / "torn").write_bytes(content[:-1])
+    (tmp_path / "whole").write_bytes(content + b"!" * 40)
+
+    # A line that is only cut for its length may end inside a character, and nothing is wrong with it.
+    tool = create_read_tool(ReadToolOptions(cwd=tmp_path, max_size=len(content) - len(b"text\n") - 1))
+    assert "first in line 2" in text_of(use(create_read_tool(ReadToolOptions(cwd=tmp_path)), path="torn"))
+    assert "Not all of it is UTF-8" not in text_of(use(tool, path="whole", offset=2))
+
+
+def test_limits_below_a_character_show_nothing_and_do_not_call_the_file_empty(use, text_of, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("é!\nend\n")
+    result = use(create_read_tool(ReadToolOptions(cwd=tmp_path, max_size=1)), path="file")
+
+    assert "its first 0 bytes are shown" in text_of(result)
+    assert "The next line is at offset=2." in text_of(result)
+    assert "is empty" not in text_of(result)
+
+
 def test_what_is_no_regular_file_is_refused_without_waiting(
     use, text_of, tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
