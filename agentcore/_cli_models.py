@@ -12,7 +12,7 @@ import attrs
 
 from agentcore._keys import KEY_VARIABLES
 from agentcore.models import Model
-from agentcore.providers.catalog import get_model
+from agentcore.providers.catalog import catalog_models, get_model
 
 __all__ = ["UsageError", "choose_model", "key_hint", "model_words"]
 
@@ -65,6 +65,8 @@ def _served(name: str | None, base_url: str, api: str | None, reasoning: bool) -
     """Return a model behind an address; the part before the slash names its provider, if it is one we know."""
     if name is None:
         raise UsageError("`--base-url` needs `--model`, the name that the server has for the model")
+    if not base_url.lower().startswith(("http://", "https://")):
+        raise UsageError(f"`--base-url` begins with http:// or https://, and {base_url!r} does not")
     provider, slash, id = name.partition("/")
     if not slash or not id or provider not in KEY_VARIABLES:
         provider, id = "", name
@@ -97,7 +99,12 @@ def _known(name: str) -> Model:
     found = _looked_up(name)
     if isinstance(found, Model):
         return found
-    raise UsageError(f"{found.rstrip('?')}; one that is not listed can be named with `--base-url` and `--api`")
+    provider = name.partition("/")[0]
+    like = next((get_model(*listed) for listed in catalog_models() if listed[0] == provider), None)
+    if like is None:
+        raise UsageError(f"{found.rstrip('?')}; a server of your own is named with `--base-url` and `--api`")
+    why = "; ".join(part for part in found.rstrip("?").split("; ") if not part.startswith("by hand it is"))
+    raise UsageError(f"{why}; for one that is not listed add `--base-url {like.base_url} --api {like.api}`")
 
 
 def _looked_up(name: str) -> Model | str:
@@ -106,7 +113,7 @@ def _looked_up(name: str) -> Model | str:
     try:
         return get_model(provider, id)
     except ValueError as error:
-        return str(error).partition("; `Model(")[0]
+        return str(error)
 
 
 def _needs_no_key(model: Model) -> bool:

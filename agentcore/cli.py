@@ -8,6 +8,7 @@ import select
 import signal
 import stat
 import sys
+import textwrap
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -34,6 +35,16 @@ model when --model does not. `agentcore --model demo "list the files"` works wit
 """
 
 
+class _Paragraphs(argparse.HelpFormatter):
+    """Fits texts to the terminal, a paragraph at a time, and leaves names in one piece."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(text, width, break_on_hyphens=False)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n\n".join("\n".join(self._split_lines(paragraph, width)) for paragraph in text.split("\n\n"))
+
+
 class _Parser(argparse.ArgumentParser):
     """Says what is wrong in one line."""
 
@@ -46,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="agentcore",
         description="Ask a model that can use tools.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Paragraphs,
     )
     add = parser.add_argument
     add("prompt", nargs="?", help="what to do; left out: it is read from a pipe, or a conversation begins")
@@ -56,13 +67,19 @@ def _parser() -> argparse.ArgumentParser:
         metavar="URL",
         help="where the model is served; a server of your own gets a key only if the model is named as of its provider",
     )
-    add("--api", choices=_APIS, help="what that server speaks (left out: openai-completions)")
+    add(
+        "--api",
+        choices=_APIS,
+        metavar="NAME",
+        help=f"what that server speaks: {', '.join(_APIS)} (left out: {_APIS[0]})",
+    )
     add("--tools", default="read,bash,edit,write", metavar="NAMES", help="of read, bash, edit, write; or `none`")
     add("--cwd", metavar="FOLDER", help="the folder that the tools work in (left out: this one)")
     add("--root", metavar="FOLDER", help="a folder that the paths of the tools may not leave (commands of bash may)")
     add("--session", metavar="FILE", help="keep the conversation in this file, and go on with what is in it")
     add("--system", metavar="TEXT", help="the system prompt")
-    add("--thinking", choices=[str(level) for level in ThinkingLevel], help="how much the model may think")
+    levels = [str(level) for level in ThinkingLevel]
+    add("--thinking", choices=levels, metavar="LEVEL", help=f"how much the model may think: {', '.join(levels)}")
     add("--yes", action="store_true", help="run bash, write and edit without asking")
     add("--json", action="store_true", help="print the events of the run, one JSON object a line")
     add("--max-turns", type=_whole, metavar="N", help="end a run after so many turns")
@@ -71,7 +88,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-_APIS: Final = ("anthropic-messages", "google-generative-ai", "openai-completions", "openai-responses")
+_APIS: Final = ("openai-completions", "openai-responses", "anthropic-messages", "google-generative-ai")
 
 
 def _whole(text: str) -> int:

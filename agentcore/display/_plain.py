@@ -14,6 +14,7 @@ from agentcore.display._text import (
     counted,
     diff_of,
     duration,
+    encodable,
     end_words,
     error_words,
     one_line,
@@ -191,6 +192,5 @@ class PlainView:
         self.lines("\n".join(f"  {line}" for line, _ in preview(event.tool_name, result)))
 
     def _write(self, file: TextIO, text: str) -> None:
-        encoding = file.encoding or "utf-8"
-        file.write(text.encode(encoding, "replace").decode(encoding, "replace"))
+        file.write(encodable(text, file.encoding or "utf-8"))
         file.flush()

@@ -19,6 +19,7 @@ import attrs
 
 from agentcore._mailbox import Mailbox, start_daemon
 from agentcore.abort import AbortController
+from agentcore.display._text import encodable
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -197,9 +198,8 @@ class Screen:
     def _write(self, text: str) -> None:
         if self._failed:
             return
-        encoding = self._file.encoding or "ascii"
         try:
-            self._file.write(text.encode(encoding, "replace").decode(encoding))
+            self._file.write(encodable(text, self._file.encoding or "ascii"))
             self._file.flush()
         except (OSError, ValueError):  # the terminal is gone, or the file closed
             self._failed = True

@@ -19,6 +19,7 @@ __all__ = [
     "counted",
     "diff_of",
     "duration",
+    "encodable",
     "end_words",
     "error_words",
     "exact",
@@ -31,6 +32,10 @@ __all__ = [
 # What moves the cursor, changes colours, sets titles or turns the direction of text: harmless only when made visible.
 _HAZARD: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _LONGEST_ARGUMENT: Final = 2000
+# Each as wide as the sign that it stands for.
+_PLAINER_SIGNS: Final = {
+    "✓": "+", "✗": "x", "–": "-", "→": ">", "›": ">", "▶": ">", "│": "|", "·": "-", "…": ".", "⏎": "/"
+}  # fmt: skip
 
 
 def visible(text: str) -> str:
@@ -46,6 +51,16 @@ def _picture(match: re.Match[str]) -> str:
     if code < 0x20:
         return chr(0x2400 + code)
     return "\u2421" if code == 0x7F else "\ufffd"
+
+
+def encodable(text: str, encoding: str) -> str:
+    """Return text as an encoding can write it: a sign of ours that it lacks becomes a plainer one, all else `?`."""
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        lacking = {ord(sign): plain for sign, plain in _PLAINER_SIGNS.items() if not sign.encode(encoding, "ignore")}
+        return text.translate(lacking).encode(encoding, "replace").decode(encoding, "replace")
+    return text
 
 
 def exact(text: str) -> str:

@@ -36,8 +36,9 @@ def get_model(provider: str, id: str) -> Model:
         raise ValueError(f"the catalog has no provider {provider!r}; it knows {names}{_near(provider, providers)}")
     facts = known["models"].get(id) or known["models"].get(_DATED.sub("", id))
     if facts is None:
+        by_hand = f"Model({id!r}, api={known['api']!r}, provider={provider!r}, base_url={known['base_url']!r})"
         near = _near(id, known["models"])
-        raise ValueError(f"the catalog has no model {id!r} of {provider}{near}; `Model(...)` makes any model by hand")
+        raise ValueError(f"the catalog has no model {id!r} of {provider}; by hand it is `{by_hand}`{near}")
     return Model(
         id,
         api=known["api"],

@@ -53,10 +53,13 @@ def _answer(asked: dict[str, Any]) -> tuple[str, tuple[str, dict[str, Any]] | No
         return "I am a demo without a mind: give me the `bash` and `read` tools, and I list files and read one.", None
     if not results:
         return "I list the files first.", ("bash", {"command": _LIST_COMMAND})
-    listing = results[0]
-    files = [line for line in listing.splitlines() if re.fullmatch(r"[^/\x00]+", line)]
-    if not files or listing == "(no output)":
-        return f"There is no file that I could read. The listing says:\n{listing}", None
+    listing = results[0].splitlines()
+    # A failure, or a refusal, comes as text like any other; what is written like a sentence is not taken for a name.
+    if any("`" in line or line.endswith(".") for line in listing):
+        return f"I could not list the files. The tool says:\n{results[0]}", None
+    files = [line for line in listing if re.fullmatch(r"[^/\x00]+", line)]
+    if not files or results[0] == "(no output)":
+        return f"There is no file that I could read. The listing says:\n{results[0]}", None
     if len(results) == 1:
         return f"The first file is {files[0]}. I read it.", ("read", {"path": files[0]})
     lines = results[1].splitlines()

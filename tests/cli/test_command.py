@@ -7,10 +7,12 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from agentcore._cli_models import choose_model
 from agentcore.cli import main
 from agentcore.providers.catalog import get_model
 from agentcore.sessions import Session
@@ -151,6 +153,14 @@ def test_a_pipe_that_stays_open_is_waited_for_and_says_so(
 # --- tools and folders ----------------------------------------------------------------------------------------------
 
 
+def test_the_demo_takes_no_refusal_for_the_name_of_a_file(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["--model", "demo", "list the files"]) == 0
+
+    out, err = capfd.readouterr()
+    assert "I could not list the files. The tool says:\n`bash` was not run: there is no terminal" in out
+    assert "read" not in err
+
+
 def test_without_a_terminal_to_ask_in_nothing_that_changes_something_runs(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -224,6 +234,14 @@ def test_system_prompt_and_thinking_reach_the_model() -> None:
         (["--model", "demo", "--json"], "agentcore: there is no prompt: give one as an argument or through a pipe."),
         (["--model", "demo", "--cwd", "nowhere", "hi"], "agentcore: there is no folder 'nowhere'."),
         (["--model", "demo", "--session", "a.txt", "hi"], "agentcore: a.txt is no session file."),
+        (
+            ["--model", "x", "--base-url", "127.0.0.1:9/v1", "hi"],
+            "agentcore: `--base-url` begins with http:// or https://",
+        ),
+        (
+            ["--model", "nosuch/x", "hi"],
+            "agentcore: the catalog has no provider 'nosuch'; it knows anthropic, deepseek",
+        ),
         (["--model", "demo", "--max-cost", "1", "hi"], "agentcore: `--max-cost` needs a model whose prices are known"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -269,6 +287,24 @@ def test_a_model_that_is_not_known_is_one_line_that_names_near_ones(
     err = capfd.readouterr().err
     assert err.startswith("agentcore: the catalog has no model 'gpt-5-minni' of openai; did you mean 'gpt-5-mini'")
     assert err.count("\n") == 1
+    assert err.endswith(
+        "for one that is not listed add `--base-url https://api.openai.com/v1 --api openai-responses`.\n"
+    )
+
+
+def test_what_the_message_says_to_add_names_a_model_that_is_not_listed(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-anything")
+    assert main(["--model", "anthropic/brand-new", "hi"]) == 2
+    said = capfd.readouterr().err.rpartition("add `")[2].rpartition("`")[0].split()
+
+    with ExitStack() as stack:
+        model = choose_model("anthropic/brand-new", stack, base_url=said[1], api=said[3])
+
+    assert (said[0], said[2]) == ("--base-url", "--api")
+    assert (model.id, model.provider, model.api) == ("brand-new", "anthropic", "anthropic-messages")
+    assert model.base_url == get_model("anthropic", "claude-sonnet-5").base_url
 
 
 def refusing(status: int, body: dict[str, object]) -> SseServer:
@@ -405,6 +441,19 @@ def test_version_and_help(capfd: pytest.CaptureFixture[str]) -> None:
     assert capfd.readouterr().out.startswith("agentcore ")
     assert main(["--help"]) == 0
     assert "exit status: 0 done, 1 the model failed or a limit ended the run" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_help_fits_the_terminal_and_leaves_names_in_one_piece(
+    columns: int, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert main(["--help"]) == 0
+
+    out = capfd.readouterr().out
+    assert max(map(len, out.splitlines())) <= columns
+    for name in ("openai-responses", "google-generative-ai", "ANTHROPIC_API_KEY", "AGENTCORE_MODEL"):
+        assert name in out
 
 
 # --- sessions -------------------------------------------------------------------------------------------------------
