@@ -181,6 +181,15 @@ class AgentRun:
             case _:
                 pass
 
+    def pass_on(self, event: AgentEvent) -> None:
+        """Give an event to the stream, if there is one; the last one is held until the agent is idle."""
+        if self.forward is None:
+            return
+        if type(event) is AgentEndEvent:
+            self.held = event
+        else:
+            self.forward(event)
+
     def fail(self, failure: BaseException) -> None:
         """Note what came out of the run, whose last events may not have been sent."""
         if isinstance(failure, Exception):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import CoroutineType
 
-from agentcore._records import represented
+from agentcore._records import text_of
 from agentcore.errors import AbortRequested
 
 __all__ = ["abort_reason", "coroutine_closed", "error_text"]
@@ -21,11 +21,8 @@ def coroutine_closed(value: object) -> bool:
 def error_text(error: BaseException) -> str:
     """Return what an exception says, for a model to read; never raises."""
     if isinstance(error, AbortRequested):
-        return str(error.reason)
-    try:
-        text = str(error)
-    except Exception:
-        return represented(error)
+        return text_of(error.reason)
+    text = text_of(error)
     return text if text and not isinstance(error, KeyError) else f"{type(error).__name__}: {text}".rstrip(": ")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from agentcore._foreign import coroutine_closed
 from agentcore._logs import log_failure
 from agentcore.abort import AbortSignal
+from agentcore.errors import AbortRequested
 from agentcore.events import AgentEvent
 
 __all__ = ["Listener", "Listeners"]
@@ -37,8 +38,11 @@ class Listeners:
         return unsubscribe
 
     def tell(self, event: AgentEvent, signal: AbortSignal, logged: set[tuple[object, str]]) -> None:
-        """Call every listener; what one raises is logged, once for a type of event (`logged` keeps what has been)."""
-        listeners = self._listeners
+        """Call every listener; what one raises is logged, once for a type of event (`logged` keeps what has been).
+
+        An `AbortRequested` is raised again when all have been called.
+        """
+        listeners, request = self._listeners, None
         for key in list(listeners):
             listener = listeners.get(key)
             if listener is None:
@@ -46,8 +50,15 @@ class Listeners:
             try:
                 if coroutine_closed(listener(event, signal)):
                     raise TypeError("a listener is a coroutine function; listeners here are plain functions")
+            except AbortRequested as asked:
+                request = asked  # it asks to end the run, not to keep the event from the others
             except Exception as error:
                 # A broken one fails at every delta.
                 if (key, event.type) not in logged:
                     logged.add((key, event.type))
                     log_failure("agent", error, "a listener failed at `%s`", event.type)
+        if request is not None:
+            try:
+                raise request
+            finally:
+                del request  # its traceback holds this frame

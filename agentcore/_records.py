@@ -15,7 +15,7 @@ from typing import Any
 
 import attrs
 
-__all__ = ["Record", "Valued", "json_safe", "now_ms", "represented", "shortened"]
+__all__ = ["Record", "Valued", "json_safe", "now_ms", "represented", "shortened", "text_of"]
 
 _LONGEST_TEXT = 60
 _MOST_ITEMS = 6
@@ -196,6 +196,14 @@ def represented(value: Any) -> str:
         return repr(value)
     except Exception:
         return _nameless(value)
+
+
+def text_of(value: Any) -> str:
+    """Return the `str` of a value; never raises."""
+    try:
+        return str(value)
+    except Exception:
+        return represented(value)
 
 
 def _nameless(value: Any) -> str:

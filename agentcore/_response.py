@@ -9,6 +9,7 @@ import attrs
 
 from agentcore._foreign import coroutine_closed
 from agentcore._logs import log_details, log_failure
+from agentcore._records import text_of
 from agentcore._run import Response, Run, drop_event
 from agentcore.config import ModelContext, StreamOptions
 from agentcore.errors import AbortRequested
@@ -96,7 +97,7 @@ def _received(run: Run, response: Response, context: ModelContext, options: Stre
                 raise TypeError("the stream function is a coroutine function; it must return an iterator of events")
             iterator = iter(stream)
         except Exception as error:
-            return _failed(run, f"the stream function raised {type(error).__name__}: {error}", error)
+            return _failed(run, f"the stream function raised {type(error).__name__}: {text_of(error)}", error)
         return _consumed(run, response, iterator)
     finally:
         close = getattr(iterator, "close", None)
@@ -122,7 +123,7 @@ def _consumed(run: Run, response: Response, iterator: Iterator[StreamEvent]) -> 
             except StopIteration:
                 return _failed(run, "the stream function ended without a done or an error event")
             except Exception as error:
-                return _failed(run, f"the stream function raised {type(error).__name__}: {error}", error)
+                return _failed(run, f"the stream function raised {type(error).__name__}: {text_of(error)}", error)
             kind = type(event)
             if kind in _UPDATES:
                 if started:
@@ -167,7 +168,7 @@ def _final(run: Run, event: Any) -> AssistantMessage:
     if isinstance(event, DoneEvent) or message.stop_reason == "aborted":
         return message
     if run.signal.aborted:  # which is what made it fail
-        return attrs.evolve(message, stop_reason="aborted", error=ErrorInfo("aborted", str(run.signal.reason)))
+        return attrs.evolve(message, stop_reason="aborted", error=ErrorInfo("aborted", text_of(run.signal.reason)))
     error = message.error or ErrorInfo("stream_function", "the stream function ended with an error event")
     return attrs.evolve(message, stop_reason="error", error=error)
 

@@ -21,6 +21,7 @@ import attrs
 
 from agentcore._foreign import abort_reason, coroutine_closed, error_text
 from agentcore._logs import log_failure, log_warning
+from agentcore._records import text_of
 from agentcore.abort import AbortController, AbortSignal
 from agentcore.config import AgentContext, AgentLoopConfig, AgentLoopTurnUpdate, StreamFn
 from agentcore.errors import AbortRequested
@@ -403,7 +404,7 @@ class Run:
         # Whoever decided on these may not have noted yet that they were sent, and will want to send them again.
         self._taken_over.extend([event for event in (self.last, *self.outbox) if event is not None])
         reason = abort_reason(failure)
-        self.failure = error_text(failure) if failed else str(reason)
+        self.failure = error_text(failure) if failed else text_of(reason)
         self.failure_kind = type(failure).__name__ if failed else None
         if not isinstance(failure, (Exception, AbortRequested)):
             self.abort_grace = min(self.abort_grace, _LONGEST_GRACE_AFTER_INTERRUPT)
@@ -432,7 +433,8 @@ class Run:
         if response.end is not None and isinstance(response.end.message, AssistantMessage):
             self.finish_response(response.end.message)
         else:
-            self.finish_response(self.cut_short("aborted", ErrorInfo(kind="aborted", message=str(self.signal.reason))))
+            error = ErrorInfo("aborted", text_of(self.signal.reason))
+            self.finish_response(self.cut_short("aborted", error))
 
     def _say_aborted(self) -> None:
         """Close an open turn, or add a last one, with an empty aborted message, if a reply was wanted."""

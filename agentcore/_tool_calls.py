@@ -12,7 +12,7 @@ import attrs
 from agentcore._arguments import check_arguments, validate_arguments
 from agentcore._foreign import coroutine_closed, error_text
 from agentcore._logs import log_failure
-from agentcore._records import shortened
+from agentcore._records import shortened, text_of
 from agentcore.abort import AbortController, AbortSignal
 from agentcore.config import BeforeToolCallContext, BeforeToolCallResult
 from agentcore.content import ContentBlock, ProviderContent
@@ -187,8 +187,9 @@ def log_failed_call(what: str, call: ToolCall, error: BaseException) -> None:
 
 def aborted_result(call: ToolCall, reason: object) -> AgentToolResult:
     """Return the answer to a call that an abort kept from running, or from finishing."""
-    said = "" if reason in (None, "aborted") else f": {reason}"
-    return error_result(f"The call of `{call.name}` was aborted{said}.")
+    said = "aborted" if reason is None else text_of(reason)
+    why = "" if said == "aborted" else f": {said}"
+    return error_result(f"The call of `{call.name}` was aborted{why}.")
 
 
 def prepare_call(

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from agentcore._foreign import abort_reason, coroutine_closed, error_text
 from agentcore._logs import log_warning
 from agentcore._mailbox import Mailbox
+from agentcore._records import text_of
 from agentcore._tool_calls import (
     CallRecord,
     ExecutedToolCallOutcome,
@@ -301,7 +302,7 @@ class CallRunner:
         """Answer a call that did not return in its grace; its thread is no longer waited for."""
         assert record.prepared is not None
         call, name = record.call, record.prepared.tool.exclusive
-        reason = record.stop_reason or str(record.controller.signal.reason)
+        reason = record.stop_reason or text_of(record.controller.signal.reason)
         if name is not None:
             self._names_lost.add(name)
         record.finalized = self._refused(

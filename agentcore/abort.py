@@ -27,6 +27,7 @@ from typing import Any, Final, NoReturn, cast
 
 from agentcore._logs import log_failure
 from agentcore._mailbox import Mailbox, start_daemon
+from agentcore._records import text_of
 from agentcore.errors import AbortRequested
 
 __all__ = ["AbortController", "AbortSignal"]
@@ -208,7 +209,7 @@ class AbortSignal:
         raise TypeError("an AbortSignal belongs to its process and cannot be pickled or copied; make a new one there")
 
     def __repr__(self) -> str:
-        return f"<AbortSignal aborted: {self.reason}>" if self.aborted else "<AbortSignal>"
+        return f"<AbortSignal aborted: {text_of(self.reason)}>" if self.aborted else "<AbortSignal>"
 
 
 class AbortController:

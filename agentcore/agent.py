@@ -27,8 +27,8 @@ from agentcore._scope import is_inside
 from agentcore.abort import AbortSignal
 from agentcore.config import AgentContext, AgentLoopConfig, BeforeToolCallResult, Limits, StreamFn
 from agentcore.content import ImageContent
-from agentcore.errors import AgentBusyError, NothingToContinueError
-from agentcore.events import AgentEndEvent, AgentEvent, MessageEndEvent
+from agentcore.errors import AbortRequested, AgentBusyError, NothingToContinueError
+from agentcore.events import AgentEvent, MessageEndEvent
 from agentcore.loop import ResumedCalls, check_can_continue, drive, new_run
 from agentcore.messages import AgentMessage, AssistantMessage, CompactionSummaryMessage
 from agentcore.models import Model, ThinkingLevel
@@ -38,7 +38,7 @@ from agentcore.tools import AgentTool, ToolExecutionMode
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Agent", "Listener", "allow", "deny", "replace"]
+__all__ = ["Agent", "AgentState", "AgentStatus", "Listener", "allow", "deny", "replace"]
 
 Plan = Callable[[AgentRun], "tuple[Sequence[AgentMessage], ResumedCalls | None]"]
 """Looks at a run that has been claimed; returns its prompts, and calls that it answers first."""
@@ -278,12 +278,12 @@ class Agent(Displayed):
     def state(self) -> AgentState:
         """The agent as it is now."""
         record = self._latest
-        return record.state(self._settings.snapshot(), busy=self._claims.get(_RUN) is record)
+        return record.state(self._settings.snapshot(), busy=_RUN in self._claims)
 
     def status(self) -> AgentStatus:
         """Return what the agent is doing now."""
         queues, record = (self._steering.waiting(), self._follow_ups.waiting()), self._latest
-        return record.status(*queues, busy=self._claims.get(_RUN) is record)
+        return record.status(*queues, busy=_RUN in self._claims)
 
     @property
     def messages(self) -> list[AgentMessage]:
@@ -410,7 +410,8 @@ class Agent(Displayed):
                 self._release(record)
         finally:
             self._release(record)
-        return next(one for one in reversed(record.messages) if isinstance(one, AssistantMessage))
+        # Of all there were: a compaction may have taken the last one out of the transcript.
+        return next(one for one in reversed((*record.base, *record.added)) if isinstance(one, AssistantMessage))
 
     def _streamed(self, record: AgentRun, plan: Plan, max_queue_size: int | None) -> EventStream[AgentEvent]:
         """Begin a run on a thread of its own."""
@@ -480,13 +481,12 @@ class Agent(Displayed):
         if type(event) is MessageEndEvent:
             self._record.add(event.message, record.added)
         assert record.run is not None
-        self._listeners.tell(event, record.run.signal, record.logged)
-        if record.forward is None:
-            return
-        if type(event) is AgentEndEvent:
-            record.held = event
-        else:
-            record.forward(event)
+        try:
+            self._listeners.tell(event, record.run.signal, record.logged)
+        except AbortRequested:
+            record.pass_on(event)
+            raise
+        record.pass_on(event)
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise TypeError(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from agentcore._records import text_of
 from agentcore.abort import AbortController, AbortSignal
 from agentcore.tools import AgentToolResult, OnUpdate
 
@@ -53,7 +54,8 @@ def stop_if_aborted(signal: AbortSignal) -> None:
 
 def reason_of(signal: AbortSignal) -> str:
     """Return the reason of an abort, to be put behind a verb."""
-    return "" if signal.reason in (None, "aborted") else f": {signal.reason}"
+    said = text_of(signal.reason)
+    return "" if said == "aborted" else f": {said}"
 
 
 def encoded(text: str, name: str) -> bytes:

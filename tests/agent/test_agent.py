@@ -175,6 +175,28 @@ def test_the_end_of_a_stream_is_not_told_before_the_agent_is_idle() -> None:
     assert streaming == [False]
 
 
+def test_a_stream_that_has_been_made_is_a_run_though_its_thread_has_not_begun_it() -> None:
+    agent = agent_with("one")
+    may_begin = Gate()
+    on_threads: list[int] = []
+
+    def hold_up(config: AgentLoopConfig) -> AgentLoopConfig:
+        on_threads.append(threading.get_ident())
+        if threading.get_ident() != threading.main_thread().ident:
+            may_begin.wait()
+        return config
+
+    agent.extend_runs(hold_up)
+    stream = agent.stream("hi")
+    try:
+        assert agent.state.is_streaming
+        assert agent.status().phase == "waiting for model"
+    finally:
+        may_begin.open()
+    assert [message.text for message in stream.result()[1:]] == ["one"]
+    assert len(set(on_threads)) == 2
+
+
 def test_an_agent_keeps_nothing_of_a_stream_that_is_gone() -> None:
     agent = agent_with(reply("text", chunk=1))
     events: list[Any] = []
@@ -729,6 +751,30 @@ def test_a_listener_that_asks_to_abort_aborts_the_run() -> None:
     assert agent.state.error_message == "seen enough"
     remove()
     assert agent.prompt("hi").text == "two"
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["prompt", "stream"])
+def test_a_listener_that_asks_to_abort_keeps_no_event_from_the_others(streamed: bool) -> None:
+    told: list[str] = []
+
+    def stop_in_time(event: Any, signal: Any) -> None:
+        signal.raise_if_aborted()
+
+    def enough(event: Any, signal: Any) -> None:
+        if event.type == "message_update" and event.message.text:
+            agent.abort("seen enough")
+
+    agent = agent_with(reply("a long text", chunk=1))
+    for listener in (stop_in_time, enough, lambda event, signal: told.append(event.type)):
+        agent.subscribe(listener)
+    if streamed:
+        read = [event.type for event in agent.stream("hi")]
+        assert read == told
+    else:
+        assert agent.prompt("hi").stop_reason == "aborted"
+
+    assert told[-3:] == ["message_end", "turn_end", "agent_end"]
+    assert not agent.state.is_streaming
 
 
 def test_what_is_no_listener_is_refused() -> None:

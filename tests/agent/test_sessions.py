@@ -427,6 +427,14 @@ def test_an_agent_without_a_session_can_be_compacted() -> None:
     assert agent.messages == [SUMMARY]
 
 
+def test_a_prompt_returns_the_last_message_though_a_hook_compacted_it_away() -> None:
+    agent = agent_with("one")
+    agent.prepare_next_turn = lambda context, signal: agent.apply_compaction(SUMMARY, [])
+
+    assert agent.prompt("hi").text == "one"
+    assert agent.messages == [SUMMARY]
+
+
 def test_a_hook_can_compact_during_a_run(session: Session) -> None:
     agent = agent_with(reply(call("echo", id="a")), "Done.", tools=[tool()], session=session)
 

@@ -126,6 +126,53 @@ def test_before_the_start_nothing_is_asked_and_the_message_is_empty(given_as: st
     assert (message.model, message.provider) == ("scripted-1", "scripted")
 
 
+class Unspeakable:
+    """A reason that can be neither shown nor compared."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("there are no words")
+
+    __repr__ = __str__
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError("there is no comparison")
+
+    __hash__ = object.__hash__
+
+
+@pytest.mark.parametrize("where", ["a response", "a tool in sequence", "a tool on a worker", "a stuck tool", "a hook"])
+def test_a_reason_that_cannot_be_shown_ends_a_run_as_any_other(where: str) -> None:
+    controller = AbortController()
+
+    def abort(*args: Any) -> None:
+        controller.abort(Unspeakable())
+        controller.signal.raise_if_aborted()
+
+    def stuck(*args: Any) -> None:
+        controller.abort(Unspeakable())
+        gate.wait()
+
+    gate = Gate()
+    in_a_tool = where not in ("a response", "a hook")
+    played = play(
+        reply("Hello", call("stop", id="a"), call("stop", id="b"), chunk=2),
+        tools=[tool("stop", stuck if where == "a stuck tool" else abort)],
+        emit=lambda event: abort() if where == "a response" and event.type == "message_update" else None,
+        before_tool_call=abort if where == "a hook" else None,
+        tool_execution="parallel" if "sequence" not in where else "sequential",
+        signal=controller.signal,
+        abort_grace=0.01,
+    )
+    gate.open()
+
+    checked(played)
+    assert played.reason == "aborted"
+    assert (played.messages[-1].error.kind, played.messages[-1].error.message) == ("aborted", "<Unspeakable>")
+    assert [result.is_error for result in played.results] == ([True, True] if where != "a response" else [])
+    if in_a_tool:
+        assert "<Unspeakable>" in played.results[1].content[0].text
+
+
 def test_an_abort_between_the_hooks_of_a_request_sends_none() -> None:
     controller = AbortController()
 

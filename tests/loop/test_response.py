@@ -389,6 +389,22 @@ def carries_a_dict_as_partial(model: Any, context: Any, options: Any) -> Iterato
     yield TextDeltaEvent(0, "x", {"content": ["x"]})  # type: ignore[arg-type]
 
 
+class WordlessError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("there are no words")
+
+    __repr__ = __str__
+
+
+def raises_what_cannot_be_shown(model: Any, context: Any, options: Any) -> Iterator[Any]:
+    raise WordlessError
+
+
+def raises_in_the_middle_what_cannot_be_shown(model: Any, context: Any, options: Any) -> Iterator[Any]:
+    yield from half_a_message()
+    raise WordlessError
+
+
 def takes_other_arguments() -> Iterator[Any]:
     yield DoneEvent(HELLO)
 
@@ -404,6 +420,8 @@ MISBEHAVIOUR: dict[Callable[..., Any], tuple[str, str]] = {
     finishes_with_junk: ("So far", "the final event holds dict, not an `AssistantMessage`"),
     carries_no_partial: ("", "the `partial` of a StartEvent is NoneType, not a message"),
     carries_a_dict_as_partial: ("So far", "the `partial` of a TextDeltaEvent is dict, not a message"),
+    raises_what_cannot_be_shown: ("", "the stream function raised WordlessError: <WordlessError>"),
+    raises_in_the_middle_what_cannot_be_shown: ("So far", "the stream function raised WordlessError: <WordlessError>"),
     takes_other_arguments: ("", "the stream function raised TypeError"),
 }
 

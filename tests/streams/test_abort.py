@@ -138,6 +138,15 @@ class TestAborting:
         controller.abort("why")
         assert repr(controller.signal) == "<AbortSignal aborted: why>"
 
+    def test_repr_never_raises(self) -> None:
+        class Wordless:
+            def __repr__(self) -> str:
+                raise RuntimeError("there are no words")
+
+        controller = AbortController()
+        controller.abort(Wordless())
+        assert repr(controller) == "<AbortController <AbortSignal aborted: <Wordless>>>"
+
     @pytest.mark.parametrize("copier", [pickle.dumps, copy.copy, copy.deepcopy])
     @pytest.mark.parametrize("make", [AbortController, lambda: AbortController().signal], ids=["controller", "signal"])
     def test_a_controller_and_its_signal_refuse_to_be_pickled_or_copied(self, make: Any, copier: Any) -> None:
