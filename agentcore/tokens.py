@@ -52,7 +52,7 @@ def _block_tokens(block: ContentBlock) -> int:
 
 
 def estimate_tokens(messages: Sequence[AgentMessage]) -> int:
-    """Return a guess for a conversation.
+    """Return a guess of the tokens that a conversation takes.
 
     The usage that the last complete answer reported counts for everything up to it; what comes after is guessed, and
     everything is if no usage can be used. Usage from before the last compaction tells nothing about what is left.

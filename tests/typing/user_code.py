@@ -57,6 +57,7 @@ from agentcore import (
     stream_response,
 )
 from agentcore import tool as as_tool
+from agentcore.agent import AgentState, AgentStatus
 from agentcore.config import StreamFn
 from agentcore.events import AgentEvent, StreamEvent
 from agentcore.tools import FunctionTool, OnUpdate
@@ -114,6 +115,8 @@ as_tool(5)  # type: ignore[call-overload]
 as_tool(nmae="count")  # type: ignore[call-overload]
 Agent("openai/some-model", tools=[search, count_words, plain, tool])
 AgentContext("", [], [search, plain, tool])
+assert_type(Agent("openai/some-model").status(), AgentStatus)
+assert_type(Agent("openai/some-model").state, AgentState)
 Agent("openai/some-model", tools=["search"])  # type: ignore[list-item]
 
 
