@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote, unquote_plus, urlsplit
 
 import attrs
 
@@ -116,23 +116,43 @@ _SHORTEST_SECRET = 8
 
 
 class Redactor:
-    """Strikes the secrets of one request out of texts: what its headers and the user part of its URL hold."""
+    """Strikes the secrets of one request out of texts: what its headers, and the user and query of its URL, hold."""
 
-    __slots__ = ("_pattern",)
+    __slots__ = ("_pattern", "_secrets")
 
-    def __init__(self, url: str = "", headers: Mapping[str, str] | None = None, more: Iterable[str] = ()) -> None:
-        secrets = set(more) | set(_secrets_of_url(url))
-        for name, value in (headers or {}).items():
-            if _SECRET_NAMES.search(name):
-                secrets.update((value, value.rpartition(" ")[2]))
+    def __init__(
+        self, url: str = "", headers: Mapping[str, str | bytes] | None = None, more: Iterable[str] = ()
+    ) -> None:
+        secrets = {*more, *_secrets_of_url(url), *_secrets_of_headers(headers or {})}
         found = sorted((secret for secret in secrets if len(secret) >= _SHORTEST_SECRET), key=len, reverse=True)
+        self._secrets = found
         self._pattern = re.compile("|".join(map(re.escape, found))) if found else None
+
+    def knowing(self, url: str, headers: Mapping[str, str | bytes]) -> Redactor:
+        """Return one that strikes out what these hold, too."""
+        return Redactor(url, headers, self._secrets)
 
     def __call__(self, text: str) -> str:
         return self._pattern.sub("***", text) if self._pattern else text
 
     def __repr__(self) -> str:
         return "<Redactor>"
+
+
+def _secrets_of_headers(headers: Mapping[str, str | bytes]) -> Iterator[str]:
+    for name, value in headers.items():
+        if not _SECRET_NAMES.search(name):
+            continue
+        # Without the white space around it, which is not sent, and so is not in what a server says again.
+        text = (value if isinstance(value, str) else value.decode("latin-1")).strip()
+        scheme, _, credentials = text.rpartition(" ")
+        yield from (text, credentials)
+        if scheme.lower() == "basic":
+            try:
+                pair = base64.b64decode(credentials).decode()
+            except ValueError:
+                continue
+            yield from (pair, pair.partition(":")[2])
 
 
 def _secrets_of_url(url: str) -> Iterator[str]:
@@ -147,6 +167,10 @@ def _secrets_of_url(url: str) -> Iterator[str]:
         yield base64.b64encode(pair).decode()
         if not password:
             yield from (user, unquote(user))  # a token in the place of the user's name
+    for field in parts.query.split("&"):
+        name, _, value = field.partition("=")
+        if _SECRET_NAMES.search(name):
+            yield from (value, unquote_plus(value))
 
 
 # --- what the provider says -----------------------------------------------------------------------------------------

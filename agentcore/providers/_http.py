@@ -270,6 +270,8 @@ class HttpResponse:
         if user_session is None:
             settings = _settings_of_environment(call.url)
         else:
+            # Its own headers, `auth` and parameters are in the request by now.
+            self._call = attrs.evolve(call, redact=call.redact.knowing(prepared.url or "", prepared.headers))
             # Its own settings are given as the request's, since requests lets the environment beat a session.
             settings = session.merge_environment_settings(
                 prepared.url, dict(session.proxies), True, session.verify, session.cert

@@ -39,10 +39,15 @@ def shown_url(url: str) -> str:
 
 
 def merge_headers(*headers: Mapping[str, str | None] | None) -> dict[str, str]:
-    """Return one mapping of headers: names without regard to case, later ones first, `None` removes one."""
+    """Return one mapping of headers: names without regard to case, later ones first, `None` removes one.
+
+    Raises `TypeError` for what is no text.
+    """
     merged: dict[str, tuple[str, str | None]] = {}
     for mapping in headers:
         for name, value in (mapping or {}).items():
+            if not all(isinstance(text, str) for text in (name, value or "")):
+                raise TypeError(f"headers are text; that of {str(name)[:40]!a} is not")
             merged[name.lower()] = (name, value)
     return {name: value for name, value in merged.values() if value is not None}
 

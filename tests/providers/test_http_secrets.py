@@ -1,5 +1,6 @@
 """Neither the key nor a password of a URL shows in anything that comes of a request."""
 
+import base64
 import json
 import logging
 import pickle
@@ -132,6 +133,55 @@ def test_a_password_is_struck_out_however_it_is_written() -> None:
     redact = Redactor("http://joe:p%40ssword1@host/")
 
     assert redact("p%40ssword1 p@ssword1 am9lOnBAc3N3b3JkMQ==") == "*** *** ***"
+
+
+@pytest.mark.parametrize("blank", ["\n", "\r\n", " ", "\t"], ids=repr)
+@pytest.mark.parametrize("name", ["Authorization", "x-api-key"])
+def test_a_key_with_white_space_around_it_is_struck_out_without_that(name: str, blank: str) -> None:
+    scheme = "Bearer " if name == "Authorization" else ""
+    with SseServer(echo) as server:
+        outcome = fetch(server.url, headers={name: f"{scheme}{KEY}{blank}"})
+
+        assert server.requests[0].headers[name] == scheme + KEY
+    assert KEY not in everything(outcome)
+
+
+@pytest.mark.parametrize(
+    "prepare",
+    [
+        lambda session: session.headers.update({"X-Api-Key": f"{KEY}-own"}),
+        lambda session: session.headers.update({b"X-Api-Key": f"{KEY}-own".encode()}),
+        lambda session: setattr(session, "auth", ("joe", f"{KEY}-own")),
+        lambda session: setattr(session, "params", {"api_key": f"{KEY}-own"}),
+    ],
+    ids=["header", "header of bytes", "auth", "parameter"],
+)
+def test_what_a_session_of_the_users_adds_is_struck_out_too(prepare: Callable[[requests.Session], None]) -> None:
+    def echo_decoded(request: Request) -> Reply:
+        basic = request.headers.get("authorization", "").partition("Basic ")[2]
+        text = f"{dict(request.headers.items())} {request.path} {base64.b64decode(basic)!r}"
+        return json_reply({"error": text}, 401)
+
+    with requests.Session() as session, SseServer(echo_decoded) as server:
+        prepare(session)
+        outcome = fetch(server.url, StreamOptions(session=session), headers={"x-goog-api-key": f"{KEY}-ours"})
+
+        sent = f"{server.requests[0].headers.items()} {server.requests[0].path}"
+    assert "-own" in sent or "Basic " in sent
+    assert outcome.error is not None
+    assert outcome.error.status == 401
+    assert KEY not in everything(outcome)
+
+
+def test_a_key_in_the_query_of_a_url_is_struck_out_and_a_version_is_not() -> None:
+    redact = Redactor("http://host/v1?api-version=2026-01-01&subscription-key=a%2Bbcdefgh+i&code")
+
+    assert redact("2026-01-01 a%2Bbcdefgh+i a+bcdefgh i") == "2026-01-01 *** ***"
+
+
+@pytest.mark.parametrize("value", ["Basic !", "Basic", "Basic 4pyF/w=="])
+def test_a_header_that_is_only_called_basic_is_struck_out_as_it_is(value: str) -> None:
+    assert Redactor("", {"Authorization": f"{value} {KEY}"})(f"{value} {KEY}") == "***"
 
 
 def test_an_error_inside_a_response_passes_through_the_redactor() -> None:
