@@ -110,8 +110,22 @@ def _abortable_pool(pool: Any) -> Any:
         return pool
     # A class that connects in a way of its own, as the one for SOCKS proxies does, keeps it.
     mixin = _AbortableConnection if base._new_conn is HTTPConnection._new_conn else _WatchedConnection
-    connection = type(f"Abortable{base.__name__}", (mixin, base), {})
+    connection = type(f"Abortable{base.__name__}", (mixin, base), {"response_class": _final_response(base)})
     return type(f"Abortable{pool.__name__}", (pool,), {"ConnectionCls": connection})
+
+
+def _final_response(connection: Any) -> Any:
+    """Return the class of a connection's responses, but that it passes over what is only a hint of the answer."""
+
+    class FinalResponse(connection.response_class):  # type: ignore[misc]
+        def begin(self) -> None:
+            super().begin()
+            # The standard library skips 100 only. (101 would be the end of HTTP.)
+            while 102 <= self.status < 200:
+                self.headers = self.msg = None
+                super().begin()
+
+    return FinalResponse
 
 
 class _WatchedConnection(_Base):

@@ -159,6 +159,35 @@ def gzipped(*parts: bytes) -> list[bytes]:
 
 
 @FRAMINGS
+@pytest.mark.parametrize("hints", [(100,), (102,), (103, 103), (100, 103, 102)], ids=str)
+def test_hints_before_the_answer_are_passed_over(hints: tuple[int, ...], framing: str) -> None:
+    body = sse({"n": 1}, "[DONE]")
+    head, tail = {
+        "chunked": (b"Transfer-Encoding: chunked", b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)),
+        "length": (b"Content-Length: %d" % len(body), body),
+        "close": (b"Connection: close", body),
+    }[framing]
+    before = b"".join(b"HTTP/1.1 %d Soon\r\nLink: </a>\r\nX-Hint: 1\r\n\r\n" % status for status in hints)
+    answer = b"HTTP/1.1 200 OK\r\n%b\r\n\r\n%b" % (head, tail)
+    with SseServer(Reply([before, answer, Cut()], status=None)) as server:
+        outcome = fetch(server.url)
+
+    assert outcome.error is None
+    assert outcome.response is not None
+    assert outcome.response.status == 200
+    assert "x-hint" not in outcome.response.headers
+    assert b"".join(outcome.blocks) == body
+
+
+def test_hints_without_an_answer_are_no_answer() -> None:
+    with SseServer(Reply([b"HTTP/1.1 103 Early Hints\r\n\r\n", Cut()], status=None)) as server:
+        outcome = fetch(server.url, StreamOptions(max_retries=0))
+
+    assert outcome.error is not None
+    assert outcome.error.kind == "connection"
+
+
+@FRAMINGS
 def test_a_compressed_body_is_read_as_it_arrives(framing: str) -> None:
     gate = Gate()
     first, second, end = gzipped(sse({"n": 1}), sse({"n": 2}) * 100)
