@@ -67,7 +67,7 @@ class _Reader:
         self._text = assembler.text
         # The blocks of the provider, by index, with the raw text of the input that streams in.
         self._foreign: dict[int, tuple[dict[str, Any], list[str]]] = {}
-        self._inputs: dict[int, dict[str, Any]] = {}
+        self._inputs: dict[int, Any] = {}
         self._last = -1
         self._reason = ""
         self._explanation = ""
@@ -133,7 +133,7 @@ class _Reader:
                 return (*ended, *assembler.redacted_thinking(_string(block, "data")))
             case "tool_use":
                 given = block.get("input")
-                if isinstance(given, dict) and given:
+                if given:
                     self._inputs[index] = given
                 begun = assembler.tool_call(index, id=_string(block, "id"), name=_string(block, "name"))
                 return (*ended, *begun)
@@ -174,7 +174,8 @@ class _Reader:
         given = self._inputs.pop(index, None)
         events: Events = ()
         if given is not None:  # a server that sends the whole input at the start
-            events = self._assembler.tool_call(index, json.dumps(given, ensure_ascii=False))
+            text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+            events = self._assembler.tool_call(index, text)
         return (*events, *self._assembler.end(index))
 
     def _stop_calls(self) -> Events:

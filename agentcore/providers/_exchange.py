@@ -28,7 +28,7 @@ from agentcore.providers._http import HttpResponse, open_stream
 from agentcore.providers._request import HttpRequest, RequestFailed
 from agentcore.providers._sse import SseEvent, read_events
 
-__all__ = ["Adapter", "Incoming", "Reading", "api_key", "endpoint_url", "exchange", "with_body"]
+__all__ = ["Adapter", "Incoming", "Reading", "api_key", "endpoint_url", "exchange", "vendor_of", "with_body"]
 
 _BEFORE_JSON = b" \t\r\n\xef\xbb\xbf"
 _SHOWN = 200
@@ -82,7 +82,10 @@ class Incoming:
         raise self._malformed("the response is cut off or no JSON", text)
 
     def data(self, text: str) -> Any:
-        """Return the JSON of one event's data; raises `RequestFailed` for what is none."""
+        """Return the JSON of one event's data; raises `RequestFailed` for what is none.
+
+        Blank data, by which some gateways keep a connection alive, is `None`, and so is `[DONE]` in blanks.
+        """
         try:
             value, end = _decode(text)
             return value if end == len(text) else json.loads(text)
@@ -91,7 +94,8 @@ class Incoming:
         try:
             return json.loads(text)  # which allows for white space before it
         except (ValueError, RecursionError):
-            pass
+            if text.strip() in ("", "[DONE]"):
+                return None
         raise self._malformed("an event of the response is no JSON", text)
 
     def error(self, payload: Any) -> ErrorInfo:
@@ -125,15 +129,15 @@ class Adapter:
     """One wire API.
 
     `build_request` returns the payload and changes nothing. `address` returns the URL and the headers, given the key if
-    there is one. What either raises as `ValueError` or `TypeError` becomes the response's error. `key_providers` names,
-    for a model, whose key variables count. `read_stream` reads an event stream, `read_whole` the one JSON document that
-    a server sends which ignores that a stream was asked for.
+    there is one. What either raises as `ValueError` or `TypeError` becomes the response's error. `hosts` tells whose
+    servers are known: host → provider. `read_stream` reads an event stream, `read_whole` the one JSON document that a
+    server sends which ignores that a stream was asked for.
     """
 
     api: str
     build_request: Callable[[Model, ModelContext, StreamOptions], dict[str, Any]]
     address: Callable[[Model, StreamOptions, str | None], tuple[str, dict[str, str | None]]]
-    key_providers: Callable[[Model], tuple[str, ...]]
+    hosts: Mapping[str, str]
     read_stream: Callable[[Incoming, Assembler], Reading]
     read_whole: Callable[[Any, Incoming, Assembler], Events]
 
@@ -162,7 +166,7 @@ def exchange(
             deep = RequestFailed(ErrorInfo("protocol", "the response is nested too deep to be read"))
             raise deep from None
         except RequestFailed as failure:
-            raise _with_hint(failure, request, adapter.key_providers(model)) from None
+            raise _with_hint(failure, request, _key_provider(adapter, model)) from None
     except RequestFailed as failure:
         last = assembler.fail(failure.error)
     yield from last
@@ -172,7 +176,7 @@ def _written(adapter: Adapter, model: Model, context: ModelContext, options: Str
     """Return the request to send; raises `RequestFailed` for what cannot be asked."""
     if options.signal is not None and options.signal.aborted:
         raise RequestFailed(ErrorInfo("aborted", str(options.signal.reason)))
-    key = api_key(options, *adapter.key_providers(model))
+    key = api_key(options, _key_provider(adapter, model))
     try:
         url, headers = adapter.address(model, options, key)
         payload = adapter.build_request(model, context, options)
@@ -186,21 +190,36 @@ def _written(adapter: Adapter, model: Model, context: ModelContext, options: Str
     return HttpRequest(url, headers, payload)
 
 
-def api_key(options: StreamOptions, *providers: str) -> str | None:
-    """Return the key to use: the one that was given, else the first that a variable of these providers holds."""
+def vendor_of(base_url: str, hosts: Mapping[str, str]) -> str:
+    """Return whose server a URL is, by its host or one that it ends in; nobody's is an empty text."""
+    try:
+        host = urlsplit(base_url.strip()).hostname or ""
+    except ValueError:
+        return ""
+    while host and host not in hosts:
+        host = host.partition(".")[2]
+    return hosts.get(host, "")
+
+
+def _key_provider(adapter: Adapter, model: Model) -> str:
+    """Return whose key may go to the model's server: the named provider's, else that of the vendor whose host it is."""
+    return model.provider or vendor_of(model.base_url, adapter.hosts)
+
+
+def api_key(options: StreamOptions, provider: str) -> str | None:
+    """Return the key to use: the one that was given, else the first that a variable of this provider holds."""
     if options.api_key:
         return options.api_key
-    names = itertools.chain.from_iterable(KEY_VARIABLES.get(provider, ()) for provider in providers)
+    names = KEY_VARIABLES.get(provider, ())
     return next((key for name in names if (key := os.environ.get(name, "").strip())), None)
 
 
-def _with_hint(failure: RequestFailed, request: HttpRequest, providers: tuple[str, ...]) -> RequestFailed:
+def _with_hint(failure: RequestFailed, request: HttpRequest, provider: str) -> RequestFailed:
     """Return a failure that says, if what was wrong is that no key was sent, where one is looked for."""
     error = failure.error
     if error.kind != "authentication" or any(_KEY_HEADER.search(name) for name in request.headers):
         return failure
-    names = [name for provider in providers for name in KEY_VARIABLES.get(provider, ())]
-    places = " or ".join(["`api_key`", *(f"the variable {name}" for name in names)])
+    places = " or ".join(["`api_key`", *(f"the variable {name}" for name in KEY_VARIABLES.get(provider, ()))])
     return RequestFailed(attrs.evolve(error, message=f"{error.message} (no key was sent: set {places})"))
 
 

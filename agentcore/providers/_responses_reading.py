@@ -54,13 +54,14 @@ def read_whole(document: Any, incoming: Incoming, assembler: Assembler) -> Event
 class _Item:
     """What has come of one item."""
 
-    __slots__ = ("arguments", "begun", "is_call", "part", "parts")
+    __slots__ = ("arguments", "begun", "is_call", "part", "parts", "pieces")
 
     def __init__(self) -> None:
-        # The keys of the parts that deltas have begun; a call or a reasoning item is one part, whose key is the item's.
+        # The keys of the parts that deltas have begun; a reasoning item is one part, whose key is the item's.
         self.begun: set[Hashable] = set()
         self.is_call = False
-        # What the arguments of a call were said to be when it was added.
+        # The arguments of a call: what came in deltas, and what they were last said to be as a whole.
+        self.pieces: list[str] = []
         self.arguments = ""
         # The part of a reasoning item that is going on, and how many there were.
         self.part: Any = None
@@ -95,6 +96,9 @@ class _Reader:
         match kind:
             case "response.output_item.added":
                 return self._added(event)
+            case "response.function_call_arguments.done":
+                known = self._item(_key(event))
+                known.arguments = _arguments(event) or known.arguments
             case "response.output_item.done":
                 item = event.get("item")
                 return self._done(_key(event), item) if isinstance(item, dict) else ()
@@ -133,7 +137,7 @@ class _Reader:
             return ()
         key = _key(event)
         known = self._item(key)
-        known.is_call, known.arguments = True, _string(item, "arguments")
+        known.is_call, known.arguments = True, _arguments(item)
         return self._assembler.tool_call(key, id=_call_id(item), name=_string(item, "name"))
 
     def _delta(self, kind: str, event: Mapping[str, Any]) -> Events:
@@ -148,7 +152,7 @@ class _Reader:
             return self._assembler.text(delta, place)
         if kind == "response.function_call_arguments.delta":
             key = _key(event)
-            self._item(key).begun.add(key)
+            self._item(key).pieces.append(delta)
             return self._assembler.tool_call(key, delta)
         if kind in _THINKING_DELTAS:
             key = _key(event)
@@ -177,7 +181,7 @@ class _Reader:
             case "reasoning":
                 return self._reasoning(key, item, known)
             case "function_call":
-                known.is_call, known.arguments = True, _string(item, "arguments") or known.arguments
+                known.is_call, known.arguments = True, _arguments(item) or known.arguments
                 begun = self._assembler.tool_call(key, id=_call_id(item), name=_string(item, "name"))
                 return (*begun, *self._end_call(key, known))
         return self._assembler.provider_content(clean_json(item))
@@ -209,10 +213,11 @@ class _Reader:
         return (*events, *self._assembler.end(key))
 
     def _end_call(self, key: Hashable, known: _Item) -> Events:
-        """End a call; unless deltas brought its arguments, they are what the item said."""
+        """End a call; of its arguments as a whole counts what no delta brought, where the deltas are their beginning."""
         known.is_call = False
-        begun = () if key in known.begun else self._assembler.tool_call(key, known.arguments)
-        return (*begun, *self._assembler.end(key))
+        came = "".join(known.pieces)
+        rest = known.arguments[len(came) :] if known.arguments.startswith(came) else ""
+        return (*self._assembler.tool_call(key, rest), *self._assembler.end(key))
 
     # --- the end ----------------------------------------------------------------------------------------------------
 
@@ -283,6 +288,12 @@ def _key(event: Mapping[str, Any]) -> Hashable:
 def _string(fields: Mapping[str, Any], name: str) -> str:
     value = fields.get(name)
     return value if type(value) is str else ""
+
+
+def _arguments(fields: Mapping[str, Any]) -> str:
+    """Return the arguments of a call as text, though a server may send the object itself."""
+    value = fields.get("arguments")
+    return value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def _thoughts(item: Mapping[str, Any]) -> Iterator[str]:

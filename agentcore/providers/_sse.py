@@ -4,9 +4,11 @@ Follows the event-stream format of the HTML standard: UTF-8 whatever a header sa
 and with nothing else, a byte-order mark, comments, `data` over several lines, fields without a space. `id` and `retry`
 are for clients that reconnect; they are read and forgotten.
 
-One deviation, because providers need it: the standard throws away an event that the end of the stream cuts off before
+Two deviations, because providers need them: the standard throws away an event that the end of the stream cuts off before
 its blank line, but real servers end their body right after the last `data` line. `SseDecoder.close()` therefore gives
 that event. If the cut went through the data itself, the JSON in it does not parse, and the reader of the JSON says so.
+The other one: a field `error`, by which older builds of llama.cpp tell what stopped them, is an event of that name. As
+the unknown field that it is, the `[DONE]` after it would make a success of the response.
 """
 
 from __future__ import annotations
@@ -140,3 +142,6 @@ def _events_by_line(block: str) -> Iterator[SseEvent]:
             data.append(value)
         elif field == "event":
             name = value
+        elif field == "error":
+            name = field
+            data.append(value)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import urlsplit
 
 from agentcore.config import ModelContext, StreamOptions
 from agentcore.content import ContentBlock, ImageContent, ProviderContent, TextContent, ThinkingContent, ToolCall
@@ -18,7 +17,7 @@ from agentcore.events import StreamEvent
 from agentcore.messages import AssistantMessage, ToolResultMessage
 from agentcore.models import Model, ThinkingLevel
 from agentcore.providers._anthropic_reading import read_stream, read_whole
-from agentcore.providers._exchange import Adapter, endpoint_url, exchange, with_body
+from agentcore.providers._exchange import Adapter, endpoint_url, exchange, vendor_of, with_body
 from agentcore.providers._payload import Fragment
 from agentcore.providers._replay import IdRule, ReplayMessage, clean_text, replayable, written_once
 from agentcore.providers._request import merge_headers
@@ -30,7 +29,7 @@ __all__ = ["build_request", "read_stream", "stream"]
 
 API = "anthropic-messages"
 
-_HOST = "api.anthropic.com"
+_HOSTS = {"api.anthropic.com": "anthropic"}
 # The version that every server of this API knows; a later one only takes parameters away.
 _VERSION = "2023-06-01"
 _BETA_HEADER = "anthropic-beta"
@@ -143,7 +142,7 @@ def _budget(model: Model, options: StreamOptions, level: ThinkingLevel, max_toke
 
 def _betas(model: Model, options: StreamOptions) -> list[str]:
     """Return the beta features that a request uses: only of the vendor itself, and only if they may be named."""
-    if not _is_vendors(model) or any(
+    if not vendor_of(model.base_url, _HOSTS) or any(
         name.lower() == _BETA_HEADER and value is None for name, value in (options.headers or {}).items()
     ):
         return []
@@ -267,25 +266,11 @@ def _address(model: Model, options: StreamOptions, key: str | None) -> tuple[str
     return endpoint_url(model.base_url, "/messages" if ends_in_version else "/v1/messages"), merged
 
 
-def _is_vendors(model: Model) -> bool:
-    try:
-        return urlsplit(model.base_url).hostname == _HOST
-    except ValueError:
-        return False
-
-
-def _key_providers(model: Model) -> tuple[str, ...]:
-    """Return whose key may go to the model's server: the named provider's, else Anthropic's on its own host."""
-    if model.provider:
-        return (model.provider,)
-    return ("anthropic",) if _is_vendors(model) else ()
-
-
 _ADAPTER = Adapter(
     api=API,
     build_request=build_request,
     address=_address,
-    key_providers=_key_providers,
+    hosts=_HOSTS,
     read_stream=read_stream,
     read_whole=read_whole,
 )

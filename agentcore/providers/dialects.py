@@ -9,19 +9,18 @@ them.
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 import attrs
 
 from agentcore._records import Record
 from agentcore.models import Model, ThinkingLevel
+from agentcore.providers._exchange import vendor_of
 from agentcore.providers._replay import IdRule
 
-__all__ = ["DIALECTS", "Dialect", "GENERIC", "dialect_of"]
+__all__ = ["DIALECTS", "Dialect", "GENERIC", "HOSTS", "dialect_of"]
 
 
 def _efforts(words: str, **more: Any) -> dict[str, dict[str, Any]]:
@@ -213,13 +212,18 @@ DIALECTS: tuple[Dialect, ...] = (
 )
 """The vendors that are known; a vendor is one by `name` or by a host that is, or ends in, one of `hosts`."""
 
+HOSTS: Mapping[str, str] = {host: dialect.name for dialect in DIALECTS for host in dialect.hosts}
+"""The vendor of each host."""
+
+_BY_NAME = {dialect.name: dialect for dialect in DIALECTS}
+
 
 def dialect_of(model: Model) -> Dialect:
     """Return the dialect that a model's server speaks.
 
     Raises `ValueError` for a key of `Model.compat` that is no field, or a value that cannot be one.
     """
-    dialect = _by_host(model.base_url) or next((item for item in DIALECTS if item.name == model.provider), GENERIC)
+    dialect = _BY_NAME.get(vendor_of(model.base_url, HOSTS)) or _BY_NAME.get(model.provider, GENERIC)
     if not model.compat:
         return dialect
     fields = {field.name for field in attrs.fields(Dialect)} - {"name", "hosts"}
@@ -235,15 +239,3 @@ def dialect_of(model: Model) -> Dialect:
         return attrs.evolve(dialect, **overrides)
     except (TypeError, ValueError, re.error) as error:
         raise ValueError(f"`Model.compat` has a value that does not fit: {error}") from None
-
-
-@functools.lru_cache(maxsize=128)
-def _by_host(base_url: str) -> Dialect | None:
-    try:
-        host = urlsplit(base_url).hostname or ""
-    except ValueError:
-        return None
-    for dialect in DIALECTS:
-        if any(host == known or host.endswith(f".{known}") for known in dialect.hosts):
-            return dialect
-    return None

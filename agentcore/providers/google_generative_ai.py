@@ -30,7 +30,7 @@ __all__ = ["build_request", "read_stream", "stream"]
 
 API = "google-generative-ai"
 
-_HOST = "generativelanguage.googleapis.com"
+_HOSTS = {"generativelanguage.googleapis.com": "google"}
 _IDS = IdRule()
 _BEFORE_THE_FIRST = "(The conversation begins here.)"
 # What the API's documentation names for calls of transcripts that lost their signatures, or never had any.
@@ -255,21 +255,11 @@ def _address(model: Model, options: StreamOptions, key: str | None) -> tuple[str
     return parts._replace(query=query).geturl(), dict(merge_headers(headers, model.headers, options.headers))
 
 
-def _key_providers(model: Model) -> tuple[str, ...]:
-    """Return whose key may go to the model's server: the named provider's, else Google's on its own host."""
-    if model.provider:
-        return (model.provider,)
-    try:
-        return ("google",) if urlsplit(model.base_url).hostname == _HOST else ()
-    except ValueError:
-        return ()
-
-
 _ADAPTER = Adapter(
     api=API,
     build_request=build_request,
     address=_address,
-    key_providers=_key_providers,
+    hosts=_HOSTS,
     read_stream=read_stream,
     read_whole=read_whole,
 )

@@ -23,7 +23,7 @@ from agentcore.providers._replay import ReplayMessage, clean_text, replayable, w
 from agentcore.providers._request import merge_headers
 from agentcore.providers._thinking_levels import nearest, openai_efforts
 from agentcore.providers._tool_schema import object_schema
-from agentcore.providers.dialects import GENERIC, Dialect, dialect_of
+from agentcore.providers.dialects import HOSTS, Dialect, dialect_of
 from agentcore.tools import AgentTool
 
 __all__ = ["build_request", "read_stream", "stream"]
@@ -258,20 +258,11 @@ def _address(model: Model, options: StreamOptions, key: str | None) -> tuple[str
     return endpoint_url(model.base_url, "/chat/completions"), dict(merged)
 
 
-def _key_providers(model: Model) -> tuple[str, ...]:
-    """Return whose key may go to the model's server: the named provider's, else that of the vendor whose host it is."""
-    try:
-        dialect = dialect_of(model)
-    except ValueError:
-        dialect = GENERIC
-    return (model.provider or dialect.name,)
-
-
 _ADAPTER = Adapter(
     api=API,
     build_request=build_request,
     address=_address,
-    key_providers=_key_providers,
+    hosts=HOSTS,
     read_stream=read_stream,
     read_whole=read_whole,
 )

@@ -13,7 +13,6 @@ import json
 from collections.abc import Iterator
 from itertools import chain
 from typing import Any
-from urllib.parse import urlsplit
 
 from agentcore.config import ModelContext, StreamOptions
 from agentcore.content import ContentBlock, ImageContent, ProviderContent, TextContent, ThinkingContent, ToolCall
@@ -33,7 +32,7 @@ __all__ = ["build_request", "read_stream", "stream"]
 
 API = "openai-responses"
 
-_HOST = "api.openai.com"
+_HOSTS = {"api.openai.com": "openai"}
 _IDS = IdRule()
 _LONGEST_CACHE_KEY = 64
 _COMPAT = {"body", "efforts", "encrypted_reasoning"}
@@ -198,21 +197,11 @@ def _address(model: Model, options: StreamOptions, key: str | None) -> tuple[str
     return endpoint_url(model.base_url, "/responses"), dict(merge_headers(headers, model.headers, options.headers))
 
 
-def _key_providers(model: Model) -> tuple[str, ...]:
-    """Return whose key may go to the model's server: the named provider's, else OpenAI's on its own host."""
-    if model.provider:
-        return (model.provider,)
-    try:
-        return ("openai",) if urlsplit(model.base_url).hostname == _HOST else ()
-    except ValueError:
-        return ()
-
-
 _ADAPTER = Adapter(
     api=API,
     build_request=build_request,
     address=_address,
-    key_providers=_key_providers,
+    hosts=_HOSTS,
     read_stream=read_stream,
     read_whole=read_whole,
 )

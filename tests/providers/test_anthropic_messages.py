@@ -415,11 +415,6 @@ def test_the_vendors_key_goes_only_to_whom_it_belongs(
         assert server.requests[0].headers["x-api-key"] == key
 
 
-def test_the_vendors_own_host_gets_its_key_without_a_provider_being_named() -> None:
-    assert _ADAPTER.key_providers(Model("m", api=ANTHROPIC.api, base_url=VENDOR)) == ("anthropic",)
-    assert _ADAPTER.key_providers(Model("m", api=ANTHROPIC.api, base_url="http://[bad")) == ()
-
-
 def test_hooks_see_the_payload_and_the_response_and_can_replace_the_first() -> None:
     seen: list[Any] = []
 
@@ -793,6 +788,26 @@ def test_a_call_may_bring_its_whole_input_at_its_start(stop: bool) -> None:
 
     assert read(begun(), *call, *ended("tool_use")).tool_calls == (ToolCall("c1", "read", {"a": 1}),)
     assert read(begun(), *call, *ended(None)).tool_calls == (ToolCall("c1", "read", {"a": 1}),)
+
+
+@pytest.mark.parametrize(
+    ("given", "arguments", "raw"),
+    [
+        ('{"path": "a"}', {"path": "a"}, None),
+        ('{"path": ', {}, '{"path": '),
+        (["a"], {}, '["a"]'),
+        (7, {}, "7"),
+        ("", {}, None),
+        (None, {}, None),
+        ([], {}, None),
+    ],
+)
+def test_an_input_that_is_no_object_is_not_lost(given: Any, arguments: Any, raw: str | None) -> None:
+    start = {"type": "tool_use", "id": "c1", "name": "read", "input": given}
+
+    (call,) = ANTHROPIC.read(begun(), *block(0, start), *ended("tool_use")).tool_calls
+
+    assert (call.arguments, call.partial_json) == (arguments, raw)
 
 
 def test_an_input_that_streams_counts_and_not_the_one_at_the_start() -> None:

@@ -281,11 +281,6 @@ def test_the_vendors_key_goes_only_to_whom_it_belongs(
         assert server.requests[0].headers["x-goog-api-key"] == ("from-environment" if sends else None)
 
 
-def test_the_vendors_own_host_gets_its_key_without_a_provider_being_named() -> None:
-    assert _ADAPTER.key_providers(Model("m", api=GOOGLE.api, base_url=VENDOR)) == ("google",)
-    assert _ADAPTER.key_providers(Model("m", api=GOOGLE.api, base_url="http://[bad")) == ()
-
-
 def test_hooks_see_the_payload_and_the_response_and_can_replace_the_first() -> None:
     seen: list[Any] = []
     options = StreamOptions(

@@ -332,6 +332,19 @@ def test_an_error_inside_the_stream_is_an_error_that_keeps_the_text(payload: Any
     assert said in (message.error_message or "")
 
 
+def test_an_error_in_a_field_of_its_own_is_no_success_though_the_mark_of_the_end_follows() -> None:
+    said = (
+        b'error: {"code":400,"message":"the request exceeds the available context size","type":"invalid_request_error"}'
+    )
+
+    message = message_of(events_of(sse(text("so far")) + said + b"\n\ndata: [DONE]\n\n"))
+
+    assert message.stop_reason == "error"
+    assert message.text == "so far"
+    assert message.error is not None
+    assert message.error.kind == "context_overflow"
+
+
 def test_an_error_after_the_reason_is_an_error_still() -> None:
     usage = {"prompt_tokens": 1, "completion_tokens": 2}
     error = {"choices": [], "error": {"message": "it broke"}, "usage": usage}

@@ -25,6 +25,7 @@ from agentcore.content import ProviderContent
 from agentcore.providers.openai_responses import _ADAPTER
 from agentcore.testing.sse_server import Gate, Reply, Stall, json_reply, sse
 from tests.providers.wire_support import (
+    ARGUMENTS,
     RAW,
     RESPONSES,
     SAID,
@@ -238,11 +239,6 @@ def test_the_vendors_key_goes_only_to_whom_it_belongs(
         ask(model)
 
         assert server.requests[0].headers["authorization"] == ("Bearer from-environment" if sends else None)
-
-
-def test_the_vendors_own_host_gets_its_key_without_a_provider_being_named() -> None:
-    assert _ADAPTER.key_providers(Model("m", api=RESPONSES.api, base_url=VENDOR)) == ("openai",)
-    assert _ADAPTER.key_providers(Model("m", api=RESPONSES.api, base_url="http://[bad")) == ()
 
 
 def test_hooks_see_the_payload_and_the_response_and_can_replace_the_first() -> None:
@@ -733,6 +729,50 @@ def test_arguments_that_are_told_more_than_once_count_once(deltas: list[str], do
     message = read(*events, completed())
 
     assert message.tool_calls == (ToolCall("c1", "read", json.loads(told)),)
+
+
+CALL = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "read"}
+
+
+@pytest.mark.parametrize("end", ["with an end of its own", "without one"])
+@pytest.mark.parametrize(
+    ("deltas", "whole", "arguments", "raw"),
+    [
+        ([], RAW, ARGUMENTS, None),
+        ([], ARGUMENTS, ARGUMENTS, None),
+        ([], [1], {}, "[1]"),
+        ([], None, {}, None),
+        ([RAW[:9]], RAW, ARGUMENTS, None),  # a server that does not send the last ones
+        ([RAW[:9], RAW[9:]], RAW, ARGUMENTS, None),
+        ([RAW], "", ARGUMENTS, None),
+        ([RAW], '{"another": "spelling"}', ARGUMENTS, None),
+        ([RAW[:9]], '{"another": 1}', {}, RAW[:9]),
+    ],
+)
+def test_the_arguments_as_a_whole_give_what_no_delta_gave(
+    deltas: list[str], whole: Any, arguments: Any, raw: str | None, end: str
+) -> None:
+    events = [item("output_item.added", 0, item={**CALL, "arguments": ""})]
+    events += [item("function_call_arguments.delta", 0, item_id="fc_1", delta=delta) for delta in deltas]
+    if end == "without one":
+        events.append(item("function_call_arguments.done", 0, item_id="fc_1", arguments=whole))
+    else:
+        events.append(item("output_item.done", 0, item={**CALL, "arguments": whole}))
+
+    (call,) = RESPONSES.read(*events, completed()).tool_calls
+
+    assert (call.id, call.name, call.arguments, call.partial_json) == ("c1", "read", arguments, raw)
+
+
+def test_arguments_told_before_the_end_of_their_item_count_where_that_has_none() -> None:
+    message = RESPONSES.read(
+        item("output_item.added", 0, item={**CALL, "arguments": ""}),
+        item("function_call_arguments.done", 0, item_id="fc_1", arguments=RAW),
+        item("output_item.done", 0, item=CALL),
+        completed(),
+    )
+
+    assert [call.arguments for call in message.tool_calls] == [ARGUMENTS]
 
 
 def test_parallel_calls_may_grow_in_turns_and_share_an_id() -> None:

@@ -161,6 +161,17 @@ def test_pings_comments_and_foreign_fields_change_nothing() -> None:
     assert decoded([stream]) == [("message", "1"), ("done", "[DONE]"), ("message", "2")]
 
 
+def test_the_field_error_of_older_local_servers_is_an_event_of_that_name() -> None:
+    body = b'data: a\n\nerror: {"code":500}\n\nid: 1\nerror:x\n\ndata: [DONE]\n\n'
+
+    assert list(read_events([body])) == [
+        ("message", "a"),
+        ("error", '{"code":500}'),
+        ("error", "x"),
+        ("message", "[DONE]"),
+    ]
+
+
 def test_only_one_space_after_the_colon_is_left_out() -> None:
     assert decoded([b"data:  x\ndata: \ndata:\ndata\n\n"]) == [("message", " x\n\n\n")]
 

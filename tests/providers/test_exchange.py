@@ -1,0 +1,130 @@
+"""What holds for an exchange over any of the wire APIs: whose key is used, and what keeps a response alive."""
+
+import json
+from typing import Any
+
+import pytest
+
+from agentcore import Model, StreamOptions
+from agentcore.providers._exchange import _key_provider, vendor_of
+from agentcore.testing.sse_server import Reply, sse
+from tests.providers.wire_support import (
+    ANTHROPIC,
+    BY_API,
+    CHAT,
+    GOOGLE,
+    RESPONSES,
+    WIRES,
+    Wire,
+    ask,
+    message_of,
+    served,
+    without_times,
+)
+
+each_wire = pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.api)
+
+# --- whose key ---
+
+HOSTS = {"api.vendor.com": "vendor", "vendor.net": "other"}
+
+
+@pytest.mark.parametrize(
+    ("url", "vendor"),
+    [
+        ("https://api.vendor.com/v1", "vendor"),
+        ("https://API.Vendor.com:443", "vendor"),
+        (" https://api.vendor.com/v1 ", "vendor"),
+        ("https://eu.api.vendor.com/v1", "vendor"),
+        ("https://a.b.vendor.net", "other"),
+        ("https://vendor.com/v1", ""),
+        ("https://evil-api.vendor.com", ""),
+        ("https://api.vendor.com.evil.org/v1", ""),
+        ("https://evil.org/api.vendor.com", ""),
+        ("https://api.vendor.com@evil.org/v1", ""),
+        ("http://127.0.0.1:8000/v1", ""),
+        ("http://[bad", ""),
+        ("", ""),
+    ],
+)
+def test_a_server_is_a_vendors_by_its_host_or_one_that_it_ends_in(url: str, vendor: str) -> None:
+    assert vendor_of(url, HOSTS) == vendor
+
+
+@pytest.mark.parametrize(
+    ("api", "base_url", "provider"),
+    [
+        (CHAT.api, "https://api.openai.com/v1", "openai"),
+        (CHAT.api, "https://api.groq.com/openai/v1", "groq"),
+        (RESPONSES.api, "https://api.openai.com/v1", "openai"),
+        (RESPONSES.api, "https://eu.api.openai.com/v1", "openai"),
+        (ANTHROPIC.api, "https://api.anthropic.com", "anthropic"),
+        (GOOGLE.api, "https://generativelanguage.googleapis.com/v1beta", "google"),
+        *((wire.api, "https://gateway.example/v1", "") for wire in WIRES),
+        *((wire.api, "http://[bad", "") for wire in WIRES),
+    ],
+)
+def test_the_vendors_own_host_gets_its_key_without_a_provider_being_named(
+    api: str, base_url: str, provider: str
+) -> None:
+    adapter = BY_API[api].adapter._ADAPTER
+
+    assert _key_provider(adapter, Model("m", api=api, base_url=base_url)) == provider
+    assert _key_provider(adapter, Model("m", api=api, base_url=base_url, provider="mine")) == "mine"
+
+
+@each_wire
+@pytest.mark.parametrize("headers", [{"X-N": 5}, {"X-N": b"five"}, {5: "five"}], ids=repr)
+def test_a_header_that_is_no_text_is_an_error_that_names_it(wire: Wire, headers: Any) -> None:
+    with served(wire, Reply(sse(*wire.turn))) as (server, model):
+        message = message_of(ask(model, options=StreamOptions(headers=headers)))
+
+        assert message.error is not None
+        assert message.error.kind == "invalid_request"
+        assert str(next(iter(headers))) in message.error.message
+        assert "five" not in message.error.message
+        assert server.requests == ()
+
+
+# --- signs of life ---
+
+
+@each_wire
+@pytest.mark.parametrize(
+    "frame",
+    [b"data:\n\n", b"data: \n\n", b"data:  \t\n\n", b"event: ping\ndata:\n\n", b"data:\ndata:\n\n", b"event: ping\n\n"],
+    ids=repr,
+)
+def test_a_frame_without_content_is_a_sign_of_life_and_nothing_else(wire: Wire, frame: bytes) -> None:
+    parts = [sse(payload) for payload in wire.turn]
+    quiet, noisy = wire.events(b"".join(parts)), wire.events(frame + frame.join(parts) + frame)
+
+    assert without_times([event.to_dict() for event in noisy]) == without_times([event.to_dict() for event in quiet])
+
+
+@each_wire
+@pytest.mark.parametrize("end", [b"data: [DONE] \n\n", b"data:  [DONE]\n\n", b"data: [DONE]\n\n" * 3], ids=repr)
+def test_the_mark_of_the_end_may_have_blanks_around_it_and_come_again(wire: Wire, end: bytes) -> None:
+    payloads = [payload for payload in wire.turn if payload != "[DONE]"]
+
+    message = message_of(wire.events(sse(*payloads) + end))
+
+    assert message.error is None
+    assert [call.name for call in message.tool_calls] == ["read"]
+
+
+@pytest.mark.parametrize("wire", [CHAT, ANTHROPIC, RESPONSES], ids=lambda wire: wire.api)  # Google's end with the body
+def test_what_follows_the_end_is_not_looked_at(wire: Wire) -> None:
+    message = message_of(wire.events([sse(*wire.turn), b"<html>garbage", b"data: {\n\n"]))
+
+    assert message.error is None
+
+
+def test_a_blank_frame_is_not_taken_for_the_end() -> None:
+    start = [payload for payload in CHAT.turn if payload != "[DONE]"][:3]
+
+    message = message_of(CHAT.events(sse(*start) + b"data: \n\n"))
+
+    assert message.error is not None
+    assert message.error.kind == "protocol"
+    assert json.dumps(message.to_dict())
