@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from configparser import ConfigParser
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,19 @@ def test_code_block_runs(page: Path, line: int, code: str, tmp_path: Path, monke
     monkeypatch.chdir(tmp_path)
     # The lines before are blank, so that a traceback points at the page's own line.
     exec(compile("\n" * (line - 1) + code, str(page), "exec"), {"__name__": "__main__"})
+
+
+@pytest.mark.parametrize("folder", ["README.md", "docs", "agentcore"])
+def test_the_extras_that_texts_name_exist(folder: str):
+    extras = ConfigParser()
+    extras.read(ROOT / "setup.cfg", "utf-8")
+    path = ROOT / folder
+    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.suffix in (".md", ".py")]
+    text = "".join(file.read_text("utf-8") for file in files)
+    named = set(re.findall(r"pip install (?:-q )?'(?:agentcore-loop|\.)\[(\w+)\]'", text))
+    named |= set(re.findall(r"extra `(\w+)`", text))
+    assert named
+    assert named <= set(extras["options.extras_require"])
 
 
 def run_example(name: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
