@@ -10,6 +10,7 @@ import json
 import pathlib
 import time
 import types
+import unittest.mock
 import uuid
 from typing import Any
 
@@ -18,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentcore._records import Record, json_safe, now_ms, represented, shortened
+from agentcore._records import Record, Valued, json_safe, now_ms, represented, shortened, text_of
 
 
 class Color(enum.Enum):
@@ -343,6 +344,8 @@ def test_a_repr_never_raises_and_never_grows_long(value: Any) -> None:
 def test_representing_never_raises() -> None:
     assert represented(5) == "5"
     assert represented(Unspeakable()) == "<Unspeakable>"
+    assert text_of("said") == "said"
+    assert text_of(Unspeakable()) == "<Unspeakable>"
 
 
 def test_the_time_is_whole_milliseconds_since_the_epoch() -> None:
@@ -363,3 +366,98 @@ def test_records_are_frozen_slotted_and_copied_by_value() -> None:
     assert not hasattr(point, "__dict__")
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
         point.x = 2  # type: ignore[misc]
+
+
+# --- equality -------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen(eq=False, repr=False)
+class Shared(Record):
+    x: Any
+    y: Any = None
+    note: Any = attrs.field(default=None, eq=False)
+
+
+@attrs.frozen
+class Generated:
+    """The same fields, with the methods that attrs makes."""
+
+    x: Any
+    y: Any = None
+    note: Any = attrs.field(default=None, eq=False)
+
+
+@attrs.frozen(eq=False, repr=False)
+class SharedMore(Shared):
+    z: int = 0
+
+
+@attrs.frozen
+class GeneratedMore(Generated):
+    z: int = 0
+
+
+@attrs.frozen
+class GeneratedOfShared(Shared):
+    z: int = 0
+
+
+class SharedPlain(Shared):
+    pass
+
+
+class GeneratedPlain(Generated):
+    pass
+
+
+TWINS: list[tuple[Any, Any]] = [
+    (Shared, Generated),
+    (SharedMore, GeneratedMore),
+    (GeneratedOfShared, GeneratedMore),
+    (SharedPlain, GeneratedPlain),
+]
+VALUES = st.sampled_from([None, 0, 1, 1.0, True, "a", (), (1,), [1], {"a": 1}, float("inf")])
+FIELDS = st.fixed_dictionaries({"x": VALUES}, optional={"y": VALUES, "note": VALUES})
+
+
+def hashed(value: Any) -> Any:
+    try:
+        return hash(value)
+    except TypeError:
+        return None
+
+
+@pytest.mark.parametrize(("shared", "generated"), TWINS)
+@given(one=FIELDS, other=FIELDS)
+def test_records_are_equal_and_hashable_exactly_when_attrs_would_make_them_so(
+    shared: Any, generated: Any, one: dict[str, Any], other: dict[str, Any]
+) -> None:
+    ours, theirs = (shared(**one), shared(**other)), (generated(**one), generated(**other))
+    assert (ours[0] == ours[1]) is (theirs[0] == theirs[1]) is not (ours[0] != ours[1])
+    assert (hashed(ours[0]) is None) is (hashed(theirs[0]) is None)
+    if ours[0] == ours[1]:
+        assert hashed(ours[0]) == hashed(ours[1])
+
+
+def test_records_of_other_classes_are_not_equal_whatever_they_hold() -> None:
+    records = [Shared(1), SharedMore(1), SharedPlain(1), GeneratedOfShared(1), Generated(1)]
+    assert [[one == other for other in records] for one in records] == [
+        [one is other for other in records] for one in records
+    ]
+    assert Shared(1).__eq__(1) is NotImplemented
+    assert Shared(1) == unittest.mock.ANY
+    assert len({hash(record) for record in records[:3]}) == 3
+
+
+def test_what_compares_by_value_only_is_not_hashable() -> None:
+    @attrs.define(eq=False)
+    class Loose(Valued):
+        x: int
+
+    assert Loose(1) == Loose(1) != Loose(2)
+    assert hashed(Loose(1)) is None
+
+
+def test_a_copy_of_a_record_that_holds_no_number_is_equal() -> None:
+    record = Shared(float("nan"), [float("inf")])
+    assert copy.copy(record) == copy.deepcopy(record) == record
