@@ -265,7 +265,8 @@ def _turns(run: Run) -> str:
         if over is not None:
             return over
         turn_is_open = False
-    pending = _poll(run, run.config.get_steering_messages, "get_steering_messages")
+    steering = run.config.get_steering_messages
+    pending = _poll(run, steering, "get_steering_messages")
     while True:
         while run.wants_reply or pending:
             if not turn_is_open:
@@ -276,8 +277,8 @@ def _turns(run: Run) -> str:
             over = _turn(run)
             if over is not None:
                 return over
-            if not run.failures_in_a_row:
-                pending = _poll(run, run.config.get_steering_messages, "get_steering_messages")
+            # What was pending is in the transcript by now; after a failure that is recovered from nobody is asked.
+            pending = () if run.failures_in_a_row else _poll(run, steering, "get_steering_messages")
         pending = _poll(run, run.config.get_follow_up_messages, "get_follow_up_messages")
         if not pending:
             return run.natural_end

@@ -600,6 +600,28 @@ def test_a_recovery_ends_the_turn_and_asks_again_with_its_update():
     assert [message.role for message in played.model.requests[1].messages] == ["user", "assistant"]
 
 
+@pytest.mark.parametrize("name", ["get_steering_messages", "get_follow_up_messages"])
+def test_a_queued_message_comes_in_once_though_the_response_to_it_fails_again_and_again(name):
+    waiting = queue([], "by the way") if name == "get_steering_messages" else queue("by the way")
+    played = answer(
+        "Hello",
+        failure("busy"),
+        failure("busy"),
+        "Done.",
+        recover_from_error=lambda context, signal: AgentLoopTurnUpdate(),
+        **{name: waiting},
+    )
+    failed = ["start assistant", "end assistant error", "turn_end"]
+    assert played.lines[6:] == [
+        "turn_end",
+        *["turn_start", "start user: by the way", "end user: by the way", *failed],
+        *["turn_start", *failed],
+        *["turn_start", *FINAL],
+        "agent_end completed",
+    ]
+    assert [message.role for message in played.messages] == ["user", "assistant", "user", *["assistant"] * 3]
+
+
 def test_a_recovery_can_replace_the_context():
     played = answer(
         failure("too long", kind="context_overflow"),
