@@ -63,8 +63,8 @@ LAYERS = [
         8,
         "toolkit",
         """toolkit toolkit.bash toolkit.read toolkit.write toolkit.edit toolkit._aliases toolkit._atomic toolkit._diff
-        toolkit._file_locks toolkit._files toolkit._matching toolkit._output toolkit._paths toolkit._process toolkit._results
-        toolkit._terminal_text toolkit._truncate""",
+        toolkit._escaped toolkit._file_locks toolkit._files toolkit._matching toolkit._output toolkit._paths toolkit._process
+        toolkit._results toolkit._terminal_text toolkit._truncate""",
         within="freely",
     ),
     layer(8, "approvals", "approvals"),

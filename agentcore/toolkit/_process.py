@@ -20,6 +20,7 @@ import attrs
 
 from agentcore._mailbox import Mailbox
 from agentcore.abort import AbortSignal
+from agentcore.toolkit._escaped import Escaped
 
 __all__ = ["Ending", "StartError", "run_command"]
 
@@ -70,7 +71,7 @@ def run_command(
     run on the calling thread. Returns when the command has ended and its output is read, at the latest `DRAIN_GRACE`
     after its first process has ended: a background child that holds the pipe is left running and no longer read.
     On abort and timeout, and when anything is raised here (Ctrl-C above all), the whole group is asked to end and,
-    `KILL_DELAY` later, killed. Raises `StartError`.
+    `KILL_DELAY` later, killed, and so is what has left the group, as far as it can be found. Raises `StartError`.
     """
     group = _Group()
     stop_listening: Callable[[], None] | None = None
@@ -79,7 +80,7 @@ def run_command(
         if signal.aborted:
             ending = Ending(None, "aborted")
         else:
-            group.launch(partial(_start, list(arguments), cwd, dict(env)))
+            group.launch(partial(_start, list(arguments), cwd, group.escaped.marked(env)))
             ending = _Reader(group, timeout, on_output, on_look).read()
         group.release()
         return ending
@@ -123,6 +124,7 @@ class _Group:
         self._closed = False
         self._finished = False
         self._terminated = False
+        self.escaped = Escaped()
         self._lock = RLock()
         self._owner = os.getpid()
         self._ended: Mailbox[None] = Mailbox()
@@ -180,22 +182,35 @@ class _Group:
             if process is None or self._terminated or self._closed:
                 return
             self._terminated = True
+            _ending[self] = None
         self.send(signals.SIGTERM)
         try:
             _thread.start_new_thread(self._finish, (process,))
         except RuntimeError:  # the interpreter is ending, or no thread can be had
-            self.send(signals.SIGKILL)
+            self.kill()
 
     def _finish(self, process: subprocess.Popen[bytes]) -> None:
         """Kill what is left after a while, and reap it: after an interrupt nobody else does."""
+        deadline = time.monotonic() + KILL_DELAY
+        some_escaped = self.escaped.terminate(process.pid)
         try:
-            self._ended.get(timeout=KILL_DELAY)
+            self._ended.get(timeout=deadline - time.monotonic())
+            if some_escaped:  # nothing tells when those have ended
+                Mailbox[None]().get(timeout=deadline - time.monotonic())
         except Empty:
-            self.send(signals.SIGKILL)
+            pass
+        self.kill()
         process.wait()
         self._finished = True
         if self._abandoned:
             self.release()
+
+    def kill(self) -> None:
+        """End what is left of the group, and what has left it."""
+        self.send(signals.SIGKILL)
+        if self.process is not None:
+            self.escaped.kill(self.process.pid)
+        _ending.pop(self, None)
 
     def send(self, number: int) -> None:
         """Send a signal to every process of the group."""
@@ -221,6 +236,8 @@ class _Group:
 
 
 _live: dict[_Group, None] = {}
+# Those that were asked to end: what has left a group can outlive it.
+_ending: dict[_Group, None] = {}
 _exit_hook: dict[str, object] = {}
 
 
@@ -232,9 +249,9 @@ def _kill_at_exit() -> None:
 
 
 def _kill_all() -> None:
-    for group in list(_live):
+    for group in {**_live, **_ending}:
         group.stopping = True
-        group.send(signals.SIGKILL)
+        group.kill()
 
 
 class _Reader:

@@ -107,6 +107,9 @@ class BashToolOptions(Record):
     `inherit_env`: `"safe"` passes the environment less the variables that hold provider keys, `"all"` passes all,
     `"none"` nothing; `env` adds to it. This keeps keys from being printed by the way; a command that sets out to find
     them runs as the same user, and can. `timeout` in seconds is for commands that come without one; `None` is no limit.
+    What a command has started ends with its timeout or abort. A process that has left the command's group (`setsid`) is
+    found by the variable `AGENTCORE_COMMANDS`, which every command gets: on Linux only, and not if it belongs to
+    somebody else (`sudo`) or was started without that variable (`env -i`).
     `shell` is the program to run instead of `bash`. Output that exceeds `max_lines` or `max_bytes` is kept in a
     private file in `output_folder` (the system's folder for temporary files if unset), up to `max_file_bytes` of it.
     """

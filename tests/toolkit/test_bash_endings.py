@@ -143,10 +143,10 @@ def test_a_timeout_ends_a_command_that_has_closed_its_output(use) -> None:
 
 
 def test_a_timeout_does_not_wait_for_what_has_left_the_group(use, text_of, ends, tmp_path: Path) -> None:
-    # `setsid` puts the child out of reach, and it holds the pipe.
+    # `setsid` and an empty environment put the child out of reach, and it holds the pipe.
     escaped = "import os, sys, time; os.setsid(); print(os.getpid(), flush=True); time.sleep(300)"
     started = time.monotonic()
-    result = use(create_bash_tool(), command=f"python3 -c '{escaped}' & sleep 300", timeout=3)
+    result = use(create_bash_tool(), command=f"env -i $(command -v python3) -c '{escaped}' & sleep 300", timeout=3)
     took = time.monotonic() - started
     pid = int(text_of(result).splitlines()[0])
     os.kill(pid, signals.SIGKILL)
