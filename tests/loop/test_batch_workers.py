@@ -727,6 +727,19 @@ def test_a_name_is_free_again_in_the_next_batch():
     assert [result.is_error for result in played.results] == [True, False]
 
 
+@pytest.mark.parametrize("ending", ["said", OSError("no disk")], ids=["returned", "raised"])
+def test_a_name_goes_from_a_call_on_the_loops_thread_to_one_on_a_worker_and_back(ending):
+    played = answer(
+        reply(call("here", id="c1"), call("there", id="c2"), call("here", id="c3")),
+        "Done.",
+        tools=[
+            tool("here", returns(ending), exclusive="disk", execution_mode="sequential"),
+            tool("there", returns(ending), exclusive="disk", timeout=100),
+        ],
+    )
+    assert [result.content[0].text for result in played.results] == [str(ending)] * 3
+
+
 def test_calls_that_wait_for_a_name_are_answered_when_the_run_is_aborted():
     hall = Hall("c1", "c2", "c3")
     controller = AbortController()

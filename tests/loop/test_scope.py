@@ -7,6 +7,8 @@ import threading
 import pytest
 
 from agentcore._scope import current, enter, entered, is_inside, restore
+from agentcore.errors import AbortRequested
+from tests.loop.loop_support import play
 
 
 def test_a_thread_is_inside_a_run_while_it_works_for_it() -> None:
@@ -65,6 +67,22 @@ def test_a_run_that_fails_is_left_all_the_same() -> None:
         raise KeyError
 
     assert not is_inside(run)
+
+
+@pytest.mark.parametrize("failure", [None, ValueError, AbortRequested, SystemExit, KeyboardInterrupt])
+def test_a_thread_is_out_of_a_run_when_it_has_ended_whichever_way(failure: type[BaseException] | None) -> None:
+    before = current()
+    inside: list[tuple[object, ...]] = []
+
+    def emit(event: object) -> None:
+        inside.append(current())
+        if failure is not None:
+            raise failure
+
+    play("Hello", emit=emit)
+
+    assert len(inside[0]) == len(before) + 1
+    assert current() is before
 
 
 def test_another_thread_is_inside_only_with_a_copy_of_the_context() -> None:
