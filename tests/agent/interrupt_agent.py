@@ -17,8 +17,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from agentcore import Agent, BeforeToolCallResult, UserMessage, allow
-from agentcore.testing import call, reply, scripted, scripted_model
+from agentcore import Agent, AgentLoopConfig, AgentLoopTurnUpdate, BeforeToolCallResult, UserMessage, allow
+from agentcore.testing import call, failure, reply, scripted, scripted_model
 from tests.agent.agent_support import said, tool, transcript_problems
 from tests.loop.interrupt_sweep import Interrupter
 
@@ -66,6 +66,28 @@ def paused() -> Agent:
     return agent
 
 
+def recovering() -> Agent:
+    config = AgentLoopConfig(model=scripted_model(), recover_from_error=lambda context, signal: AgentLoopTurnUpdate())
+    return queued(make("first", failure("busy"), failure("busy"), "at last", config=config))
+
+
+def nested() -> Agent:
+    """Return an agent that prompts another one in a tool on its own thread, and ends in disorder if that one does."""
+    inner = queued(make(reply(call("echo", id="a"), call("echo", id="b")), tool_execution="sequential"))
+
+    def ask(*given: Any) -> str:
+        return inner.prompt(f"from {given[0]}").text
+
+    def look_inside(event: Any, signal: Any) -> None:
+        if event.type == "agent_end" and (problems := transcript_problems(inner.messages)):
+            raise SystemExit(f"the inner agent: {problems}")
+
+    outer = make(reply(call("ask", id="a"), call("ask", id="b")), tool_execution="sequential")
+    outer.tools = [tool("ask", ask)]
+    outer.subscribe(look_inside)
+    return queued(outer)
+
+
 def read(agent: Agent) -> None:
     stream = agent.stream("streamed")
     for _ in stream:
@@ -89,6 +111,8 @@ SCENARIOS: dict[str, tuple[Callable[[], Agent], Callable[[Agent], object]]] = {
         lambda: queued(make(reply(call("echo", id="a"), call("echo", id="b")), tool_execution="sequential")),
         lambda agent: agent.prompt("hi"),
     ),
+    "recover": (recovering, lambda agent: agent.prompt("hi")),
+    "nested": (nested, lambda agent: agent.prompt("hi")),
     "continue": (answered, lambda agent: agent.continue_()),
     "resume": (paused, lambda agent: agent.resume({"a": allow()})),
     "stream": (lambda: queued(make()), read),

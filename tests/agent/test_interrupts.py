@@ -319,6 +319,8 @@ def test_ctrl_c_is_raised_in_time_and_the_next_prompt_works(where: str) -> None:
         ("prompt", 1, 13, []),
         ("prompt", 7, 101, ["--all"]),
         ("sequential", 3, 13, []),
+        ("recover", 2, 61, ["--all"]),
+        ("nested", 5, 211, ["--all"]),
         ("continue", 2, 9, []),
         ("resume", 1, 7, []),
         ("stream", 1, 1, []),
