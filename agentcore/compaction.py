@@ -26,7 +26,7 @@ import attrs
 
 from agentcore._foreign import error_text
 from agentcore._logs import log_failure
-from agentcore._records import Record
+from agentcore._records import Record, now_ms
 from agentcore._summaries import Summarize, summarize_with
 from agentcore.abort import AbortController, AbortSignal
 from agentcore.agent import Agent
@@ -104,7 +104,9 @@ def compact(
         raise TypeError(f"`summarize` returned {type(text).__name__}, not text")
     if not text.strip():
         raise ValueError("the summary is empty")
-    summary = CompactionSummaryMessage(text.strip(), estimate_tokens(messages))
+    # Not older than what it stands before, though the clock was set back: what that used is the past.
+    latest = max(message.timestamp for message in messages)
+    summary = CompactionSummaryMessage(text.strip(), estimate_tokens(messages), timestamp=max(now_ms(), latest))
     return Compaction(summary, (*stays, *messages[cut:]), tuple(dropped), usage)
 
 

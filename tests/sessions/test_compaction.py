@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,6 +29,7 @@ from agentcore import (
     UserMessage,
     run_agent_loop,
 )
+from agentcore._records import now_ms
 from agentcore.compaction import Compaction, compact, summarize_with
 from agentcore.testing import call, reply, scripted, scripted_model
 from agentcore.tokens import estimate_message_tokens, estimate_tokens
@@ -164,6 +166,58 @@ def test_whatever_is_cut_every_api_takes_what_is_left(messages: list[Any], keep:
     if done is not None:
         for api in APIS:
             assert refusals(done.messages, api) == []
+
+
+def pairs_of(messages: Sequence[Any]) -> list[tuple[int, int]]:
+    """Return where each call's message and its result are; of calls with one id the latest is answered first."""
+    waiting: dict[str, list[int]] = {}
+    pairs = []
+    for index, message in enumerate(messages):
+        if isinstance(message, AssistantMessage):
+            for one in message.tool_calls:
+                waiting.setdefault(one.id, []).append(index)
+        elif isinstance(message, ToolResultMessage) and waiting.get(message.tool_call_id):
+            pairs.append((waiting[message.tool_call_id].pop(), index))
+    return pairs
+
+
+@settings(max_examples=150)
+@given(messages=blocks(), keep=st.integers(0, 60), keep_user_messages=st.booleans())
+def test_whatever_is_cut_no_call_is_parted_and_everything_is_either_kept_or_dropped(
+    messages: list[Any], keep: int, keep_user_messages: bool
+) -> None:
+    messages = [attrs.evolve(message) for message in messages]  # each an object of its own
+    done = compact(messages, keep, counted, keep_user_messages=keep_user_messages)
+
+    if done is None:
+        return
+    stays = {id(message) for message in done.kept}
+    assert [message for message in messages if id(message) in stays] == list(done.kept)
+    assert [message for message in messages if id(message) not in stays] == list(done.dropped)
+    assert all((id(messages[a]) in stays) == (id(messages[b]) in stays) for a, b in pairs_of(messages))
+    assert not isinstance(done.kept[0], ToolResultMessage)
+    # More than asked for is kept only of the last turn, of which there is no earlier one to cut before.
+    if not keep_user_messages and estimate_tokens(done.kept) > keep:
+        less = compact(messages, 0, counted)
+        assert less is not None
+        assert len(less.kept) == len(done.kept)
+
+
+def test_what_was_used_before_a_compaction_is_the_past_though_the_clock_was_set_back() -> None:
+    # The last turn, which is kept, was answered when the clock was ahead.
+    ahead = now_ms() + 3_600_000
+    messages = [
+        UserMessage("begin", timestamp=ahead),
+        AssistantMessage("answer", usage=Usage(input=100_000), timestamp=ahead + 1),
+        UserMessage("again", timestamp=ahead + 2),
+        AssistantMessage("answer", usage=Usage(input=190_000), timestamp=ahead + 3),
+    ]
+    done = compact(messages, 0, counted)
+
+    assert done is not None
+    assert done.kept == tuple(messages[2:])
+    assert estimate_tokens(messages) == 190_000
+    assert estimate_tokens(done.messages) < 1000
 
 
 def sizes(keep: int, messages: Sequence[Any]) -> int | None:

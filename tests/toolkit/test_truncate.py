@@ -76,7 +76,7 @@ def test_a_part_of_a_line_fits_and_says_how_much_of_it_that_is(line: bytes, max_
     head = Head(1, max_bytes)
     used = head.take_part(line)
 
-    assert head.size <= max_bytes
+    assert head.size == len("".join(head.lines).encode()) <= max_bytes
     assert used > 0
     # What follows is not cut inside a character: both parts together read as the whole does.
     if used < len(line):
