@@ -25,7 +25,9 @@ def _as_model(value: Any) -> Model:
     """Return a model; text is the `provider/id` of one in the catalog."""
     if isinstance(value, str):
         # By name and on first use: which models there are is nothing that an agent has to know to be made.
-        provider, _, id = value.partition("/")
+        provider, slash, id = value.partition("/")
+        if not slash:
+            raise ValueError(f"{value!r} names no model: the provider is wanted too, as in 'openai/gpt-5-mini'")
         value = importlib.import_module("agentcore.providers.catalog").get_model(provider, id)
     if not isinstance(value, Model):
         raise TypeError(f"`model` is a `Model` or the name of one, not {type(value).__name__}")

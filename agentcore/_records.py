@@ -7,7 +7,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cache
 from itertools import islice
@@ -15,7 +15,7 @@ from typing import Any
 
 import attrs
 
-__all__ = ["Record", "Valued", "json_safe", "now_ms", "represented", "shortened", "text_of"]
+__all__ = ["Record", "Valued", "is_a", "json_safe", "now_ms", "represented", "shortened", "text_of"]
 
 _LONGEST_TEXT = 60
 _MOST_ITEMS = 6
@@ -30,6 +30,16 @@ _MOST_BITS = 14_000
 def now_ms() -> int:
     """Return the time as integer milliseconds since the epoch, UTC."""
     return time.time_ns() // 1_000_000
+
+
+def is_a(cls: type, *, optional: bool = False) -> Callable[[Any, Any, Any], None]:
+    """Return a validator of fields: a value is of a class, or `None` where that is allowed; it raises `TypeError`."""
+
+    def check(record: Any, field: attrs.Attribute[Any], value: Any) -> None:
+        if not isinstance(value, cls) and not (optional and value is None):
+            raise TypeError(f"`{field.name}` is a `{cls.__name__}`, not {type(value).__name__}")
+
+    return check
 
 
 def shortened(value: Any, depth: int = 0) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from agentcore._records import Record
+from agentcore._records import Record, is_a
 from agentcore.content import ContentBlock, as_blocks
 from agentcore.convert import convert_to_llm as default_convert_to_llm
 from agentcore.events import StreamEvent
@@ -157,6 +157,12 @@ def _callable(options: Any, field: attrs.Attribute[Any], value: Any) -> None:
         raise TypeError(f"`{field.name}` must be callable, not {type(value).__name__}")
 
 
+def _is_model(options: Any, field: attrs.Attribute[Any], value: Any) -> None:
+    if not isinstance(value, Model):
+        hint = "; `get_model(provider, id)` returns one of the catalog" if isinstance(value, str) else ""
+        raise TypeError(f"`model` is a `Model`, not {type(value).__name__}{hint}")
+
+
 def _header_names(headers: Mapping[str, Any] | None) -> str:
     return "None" if headers is None else "{" + ", ".join(f"{name}: …" for name in headers) + "}"
 
@@ -258,9 +264,7 @@ class AfterToolCallResult(Record):
     content: tuple[ContentBlock, ...] | None = attrs.field(default=None, converter=_blocks_or_none)
     details: Any = None
     is_error: bool | None = None
-    usage: Usage | None = attrs.field(
-        default=None, validator=attrs.validators.optional(attrs.validators.instance_of(Usage))
-    )
+    usage: Usage | None = attrs.field(default=None, validator=is_a(Usage, optional=True))
     terminate: bool | None = None
 
 
@@ -317,7 +321,7 @@ class AgentLoopConfig(StreamOptions):
     after it was asked to stop (after Ctrl-C 1 at the most). Raises `TypeError` or `ValueError` for what cannot be right.
     """
 
-    model: Model = attrs.field(validator=attrs.validators.instance_of(Model))
+    model: Model = attrs.field(validator=_is_model)
     tool_execution: ToolExecutionMode = attrs.field(default=ToolExecutionMode.PARALLEL, converter=ToolExecutionMode)
     before_tool_call: Callable[[BeforeToolCallContext, AbortSignal], BeforeToolCallResult | None] | None = attrs.field(
         default=None, validator=_callable
@@ -345,9 +349,7 @@ class AgentLoopConfig(StreamOptions):
     )
     max_parallel_tools: int = attrs.field(default=16, validator=_number(least=1, whole=True))
     abort_grace: float = attrs.field(default=0.5, validator=_number(least=0))
-    limits: Limits | None = attrs.field(
-        default=None, validator=attrs.validators.optional(attrs.validators.instance_of(Limits))
-    )
+    limits: Limits | None = attrs.field(default=None, validator=is_a(Limits, optional=True))
 
     def __attrs_post_init__(self) -> None:
         if self.limits is not None and self.limits.cost is not None and not has_prices(self.model):

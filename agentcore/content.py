@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeVar
 
 import attrs
 
-from agentcore._records import Record, json_safe
+from agentcore._records import Record, is_a, json_safe
 
 __all__ = [
     "ContentBlock",
@@ -62,7 +62,7 @@ class TextContent(Tagged):
     """Text. `signature` is what some providers want back unchanged with it."""
 
     type: ClassVar[str] = "text"
-    text: str = attrs.field(validator=attrs.validators.instance_of(str))
+    text: str = attrs.field(validator=is_a(str))
     signature: str | None = None
 
 

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 import attrs
 
 from agentcore._displayed import Displayed
-from agentcore._records import Record, json_safe, now_ms
+from agentcore._records import Record, is_a, json_safe, now_ms
 from agentcore.content import (
     ContentBlock,
     ImageContent,
@@ -203,10 +203,6 @@ class _Message(Tagged):
         return {"content": _content_from_dict(data["content"])} if data.get("content") is not None else {}
 
 
-def _optional(cls: type) -> Any:
-    return attrs.validators.optional(attrs.validators.instance_of(cls))
-
-
 def _timestamp() -> Any:
     return attrs.field(factory=now_ms)
 
@@ -248,9 +244,9 @@ class AssistantMessage(_Message, Displayed):
     api: str = attrs.field(default="", kw_only=True)
     provider: str = attrs.field(default="", kw_only=True)
     model: str = attrs.field(default="", kw_only=True)
-    usage: Usage | None = attrs.field(default=None, kw_only=True, validator=_optional(Usage))
+    usage: Usage | None = attrs.field(default=None, kw_only=True, validator=is_a(Usage, optional=True))
     stop_reason: str = attrs.field(default="stop", kw_only=True, validator=attrs.validators.in_(STOP_REASONS))
-    error: ErrorInfo | None = attrs.field(default=None, kw_only=True, validator=_optional(ErrorInfo))
+    error: ErrorInfo | None = attrs.field(default=None, kw_only=True, validator=is_a(ErrorInfo, optional=True))
     response_id: str | None = attrs.field(default=None, kw_only=True)
     raw_stop_reason: str | None = attrs.field(default=None, kw_only=True)
     timestamp: int = attrs.field(factory=now_ms, kw_only=True)
@@ -318,7 +314,7 @@ class ToolResultMessage(_Message, Displayed):
     tool_name: str
     content: tuple[ContentBlock, ...] = attrs.field(converter=as_blocks)
     details: Any = None
-    usage: Usage | None = attrs.field(default=None, validator=_optional(Usage))
+    usage: Usage | None = attrs.field(default=None, validator=is_a(Usage, optional=True))
     added_tool_names: tuple[str, ...] | None = attrs.field(default=None, converter=_names)
     is_error: bool = False
     timestamp: int = _timestamp()

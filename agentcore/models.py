@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from agentcore._records import Record
+from agentcore._records import Record, is_a
 
 if TYPE_CHECKING:
     from agentcore.messages import Usage
@@ -32,6 +32,10 @@ class ThinkingLevel(str, Enum):
 
     def __str__(self) -> str:
         return self.value
+
+    @classmethod
+    def _missing_(cls, value: object) -> None:
+        raise ValueError(f"{value!r} is no thinking level: it is one of {', '.join(cls)}")
 
 
 def _as_prices(value: Mapping[str, float] | None) -> dict[str, float] | None:
@@ -85,7 +89,7 @@ class Model(Record):
     dialect of the API would be taken to be.
     """
 
-    id: str = attrs.field(validator=attrs.validators.instance_of(str))
+    id: str = attrs.field(validator=is_a(str))
     api: str = attrs.field(default="openai-completions", kw_only=True)
     provider: str = attrs.field(default="", kw_only=True)
     base_url: str = attrs.field(default="", converter=_text_or_empty, repr=_without_credentials, kw_only=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, TypeVar, ov
 import attrs
 
 from agentcore._displayed import Displayed
-from agentcore._records import Record, json_safe
+from agentcore._records import Record, is_a, json_safe
 from agentcore.content import ContentBlock, TextContent, as_blocks, is_block
 from agentcore.messages import Usage
 
@@ -47,6 +47,10 @@ class ToolExecutionMode(str, Enum):
     def __str__(self) -> str:
         return self.value
 
+    @classmethod
+    def _missing_(cls, value: object) -> None:
+        raise ValueError(f"{value!r} is no execution mode: it is {' or '.join(cls)}")
+
 
 def _names(value: Iterable[str] | None) -> tuple[str, ...] | None:
     return None if value is None else tuple(value)
@@ -63,9 +67,7 @@ class AgentToolResult(Record, Displayed):
 
     content: tuple[ContentBlock, ...] = attrs.field(converter=as_blocks)
     details: Any = None
-    usage: Usage | None = attrs.field(
-        default=None, validator=attrs.validators.optional(attrs.validators.instance_of(Usage))
-    )
+    usage: Usage | None = attrs.field(default=None, validator=is_a(Usage, optional=True))
     added_tool_names: tuple[str, ...] | None = attrs.field(default=None, converter=_names)
     terminate: bool | None = None
     is_error: bool = False
@@ -142,9 +144,9 @@ class AgentTool:
     """
 
     type: ClassVar[str] = "function"
-    name: str = attrs.field(validator=attrs.validators.instance_of(str))
-    label: str = attrs.field(validator=attrs.validators.instance_of(str))
-    description: str = attrs.field(validator=attrs.validators.instance_of(str))
+    name: str = attrs.field(validator=is_a(str))
+    label: str = attrs.field(validator=is_a(str))
+    description: str = attrs.field(validator=is_a(str))
     parameters: dict[str, Any] = attrs.field(converter=_frozen_schema)
     execute: ToolExecute = attrs.field(validator=_check_callable)
     prepare_arguments: Callable[[dict[str, Any]], dict[str, Any]] | None = attrs.field(

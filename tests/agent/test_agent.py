@@ -633,6 +633,11 @@ def test_a_name_that_is_not_in_the_catalog_is_refused(name: str) -> None:
         Agent(name)
 
 
+def test_a_name_without_its_provider_is_refused_with_an_example() -> None:
+    with pytest.raises(ValueError, match="'gpt-5-mini' names no model: the provider is wanted too, as in 'openai/"):
+        Agent("gpt-5-mini")
+
+
 # --- listeners ------------------------------------------------------------------------------------------------------
 
 

@@ -203,10 +203,10 @@ def test_plain_strings_become_levels_and_modes() -> None:
 @pytest.mark.parametrize(
     ("fields", "error", "said"),
     [
-        ({"model": "gpt"}, TypeError, "model"),
-        ({"model": None}, TypeError, "model"),
-        ({"reasoning": "enormous"}, ValueError, "'enormous'"),
-        ({"tool_execution": "sideways"}, ValueError, "'sideways'"),
+        ({"model": "gpt"}, TypeError, "`model` is a `Model`, not str; `get_model(provider, id)` returns one"),
+        ({"model": None}, TypeError, "`model` is a `Model`, not NoneType"),
+        ({"reasoning": "enormous"}, ValueError, "'enormous' is no thinking level: it is one of off, minimal, low"),
+        ({"tool_execution": "sideways"}, ValueError, "'sideways' is no execution mode: it is sequential or parallel"),
         ({"tool_execution": None}, ValueError, "None"),
         ({"thinking_budgets": {"enormous": 5}}, ValueError, "'enormous'"),
         ({"transport": "websocket"}, ValueError, "`transport` is 'websocket'; it takes 'auto', 'sse'"),
@@ -232,8 +232,8 @@ def test_plain_strings_become_levels_and_modes() -> None:
         ({"max_parallel_tools": 1.5}, TypeError, "`max_parallel_tools` is a whole number, not float"),
         ({"abort_grace": -0.5}, ValueError, "`abort_grace` is -0.5; it must be at least 0"),
         ({"abort_grace": INFINITY}, ValueError, "`abort_grace` is inf; it must be finite"),
-        ({"limits": 5}, TypeError, "limits"),
-        ({"limits": {"turns": 5}}, TypeError, "limits"),
+        ({"limits": 5}, TypeError, "`limits` is a `Limits`, not int"),
+        ({"limits": {"turns": 5}}, TypeError, "`limits` is a `Limits`, not dict"),
         *[
             ({name: "not callable"}, TypeError, f"`{name}` must be callable, not str")
             for name in (

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentcore._records import Record, Valued, json_safe, now_ms, represented, shortened, text_of
+from agentcore._records import Record, Valued, is_a, json_safe, now_ms, represented, shortened, text_of
 
 
 class Color(enum.Enum):
@@ -461,3 +461,23 @@ def test_what_compares_by_value_only_is_not_hashable() -> None:
 def test_a_copy_of_a_record_that_holds_no_number_is_equal() -> None:
     record = Shared(float("nan"), [float("inf")])
     assert copy.copy(record) == copy.deepcopy(record) == record
+
+
+# --- fields of one class --------------------------------------------------------------------------------------------
+
+
+@attrs.frozen(eq=False, repr=False)
+class Named(Record):
+    name: str = attrs.field(validator=is_a(str))
+    level: Level | None = attrs.field(default=None, validator=is_a(Level, optional=True))
+
+
+def test_a_field_of_another_class_is_refused_in_one_sentence() -> None:
+    assert Named("a").level is None
+    assert Named("a", Level.HIGH).name == "a"
+    for fields, said in [((5,), "`name` is a `str`, not int"), (("a", 5), "`level` is a `Level`, not int")]:
+        with pytest.raises(TypeError) as caught:
+            Named(*fields)
+        assert str(caught.value) == said
+    with pytest.raises(TypeError, match="`name` is a `str`, not NoneType"):
+        Named(None)  # type: ignore[arg-type]
