@@ -32,6 +32,7 @@ _REASONING = ("reasoning_content", "reasoning", "reasoning_text")
 
 _DETAIL_TEXTS = ("text", "summary")
 _DETAIL_PROOFS = ("signature", "data")
+_DETAIL_WORDS = (*_DETAIL_TEXTS, *_DETAIL_PROOFS)
 
 
 def read_stream(incoming: Incoming, assembler: Assembler) -> Reading:
@@ -79,7 +80,8 @@ class _Reader:
         self._text = assembler.text
         self._thinking = assembler.thinking
         self._calls = CallMatcher()
-        self._details: dict[Any, dict[str, Any]] = {}
+        self._details: list[dict[str, Any]] = []
+        self._last_details: dict[Any, dict[str, Any]] = {}
         self._usage: dict[str, Any] = {}
         self._signed = False
         self._has_id = False
@@ -191,7 +193,13 @@ class _Reader:
         key = tuple(
             name if isinstance(name, (int, str)) else None for name in (detail.get("index"), detail.get("type"))
         )
-        kept = self._details.setdefault(key, {})
+        kept = self._last_details.get(key)
+        # Where a server does not count them, what comes after a proof is another piece of thinking.
+        if kept is None or (
+            key[0] is None and _first_text(kept, _DETAIL_PROOFS) and _first_text(detail, _DETAIL_WORDS)
+        ):
+            kept = self._last_details[key] = {}
+            self._details.append(kept)
         said = ""
         for name, value in detail.items():
             if name in _DETAIL_TEXTS and isinstance(value, str):
@@ -264,7 +272,7 @@ class _Reader:
             return ()
         details = [
             {name: "".join(value) if isinstance(value, _Pieces) else value for name, value in detail.items()}
-            for detail in self._details.values()
+            for detail in self._details
         ]
         return self._assembler.provider_content(clean_json({"reasoning_details": details}))
 

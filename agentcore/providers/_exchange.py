@@ -7,6 +7,7 @@ what comes back is read. `exchange` runs it as the generator of stream events th
 from __future__ import annotations
 
 import copy
+import hashlib
 import itertools
 import json
 import os
@@ -28,10 +29,21 @@ from agentcore.providers._http import HttpResponse, open_stream
 from agentcore.providers._request import HttpRequest, RequestFailed
 from agentcore.providers._sse import SseEvent, read_events
 
-__all__ = ["Adapter", "Incoming", "Reading", "api_key", "endpoint_url", "exchange", "vendor_of", "with_body"]
+__all__ = [
+    "Adapter",
+    "Incoming",
+    "Reading",
+    "api_key",
+    "cache_key",
+    "endpoint_url",
+    "exchange",
+    "vendor_of",
+    "with_body",
+]
 
 _BEFORE_JSON = b" \t\r\n\xef\xbb\xbf"
 _SHOWN = 200
+_LONGEST_CACHE_KEY = 64
 _KEY_HEADER = re.compile("auth|key", re.IGNORECASE)
 
 _decode = json.JSONDecoder().raw_decode
@@ -231,6 +243,13 @@ def endpoint_url(base_url: str, path: str) -> str:
         raise ValueError("`base_url` is malformed") from None  # the original error may quote a password
     base = parts.path.rstrip("/")
     return parts._replace(path=base if base.endswith(path) else base + path).geturl()
+
+
+def cache_key(session_id: str) -> str:
+    """Return a name for the session that fits into a header and is not too long."""
+    if len(session_id) <= _LONGEST_CACHE_KEY and session_id.isascii() and session_id.isprintable():
+        return session_id
+    return hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def with_body(payload: dict[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:

@@ -64,7 +64,7 @@ class Dialect(Record):
     - `budget_field`: where a thinking budget in tokens goes, as a path; in place of what the level says there.
     - `reasoning_field`: under which name the thinking of the same model goes back in assistant messages: a string
       field, `content` for Mistral's list of parts, or `None` for not at all.
-    - `reasoning_required`: whether assistant messages must have that field even if there was no thinking.
+    - `reasoning_filler`: what that field holds where there was no thinking, for servers that miss it; `None` leaves it out.
     - `prompt_cache`: whether `session_id` and `cache_retention` are known as `prompt_cache_key` and
       `prompt_cache_retention`.
     - `cache_control_for`: beginnings of ids of models whose prompts are cached where a mark says so.
@@ -86,7 +86,7 @@ class Dialect(Record):
     openai_efforts: bool = False
     budget_field: tuple[str, ...] = attrs.field(default=(), converter=_words)
     reasoning_field: str | None = "reasoning_content"
-    reasoning_required: bool = False
+    reasoning_filler: str | None = None
     prompt_cache: bool = False
     cache_control_for: tuple[str, ...] = attrs.field(default=(), converter=_words)
     session_header: str | None = None
@@ -148,7 +148,7 @@ DIALECTS: tuple[Dialect, ...] = (
             **_efforts("low low high high max max", thinking={"type": "enabled"}),
             "off": {"thinking": {"type": "disabled"}},
         },
-        reasoning_required=True,
+        reasoning_filler="",
         metadata=False,
     ),
     Dialect(
@@ -176,7 +176,13 @@ DIALECTS: tuple[Dialect, ...] = (
         metadata=False,
     ),
     Dialect(name="zai", hosts=("api.z.ai", "open.bigmodel.cn"), levels=_THINKING, metadata=False),
-    Dialect(name="moonshot", hosts=("api.moonshot.ai", "api.moonshot.cn"), levels=_THINKING, metadata=False),
+    Dialect(
+        name="moonshot",
+        hosts=("api.moonshot.ai", "api.moonshot.cn"),
+        levels=_THINKING,
+        reasoning_filler=" ",  # an empty text counts as a missing one
+        metadata=False,
+    ),
     Dialect(
         name="alibaba",
         hosts=("aliyuncs.com",),

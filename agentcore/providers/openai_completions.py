@@ -6,7 +6,6 @@ has been seen of any server is understood from all.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -17,7 +16,7 @@ from agentcore.events import StreamEvent
 from agentcore.messages import AssistantMessage, ToolResultMessage
 from agentcore.models import Model, ThinkingLevel
 from agentcore.providers._chat_reading import read_stream, read_whole
-from agentcore.providers._exchange import Adapter, endpoint_url, exchange, with_body
+from agentcore.providers._exchange import Adapter, cache_key, endpoint_url, exchange, with_body
 from agentcore.providers._payload import Fragment
 from agentcore.providers._replay import ReplayMessage, clean_text, replayable, written_once
 from agentcore.providers._request import merge_headers
@@ -30,7 +29,6 @@ __all__ = ["build_request", "read_stream", "stream"]
 
 API = "openai-completions"
 
-_LONGEST_CACHE_KEY = 64
 _IMAGES_FOLLOW = "(see the attached image)"
 _READ = "I have read the results."
 
@@ -106,17 +104,10 @@ def _caching(dialect: Dialect, options: StreamOptions) -> dict[str, Any]:
         return {}
     fields: dict[str, Any] = {}
     if options.session_id:
-        fields["prompt_cache_key"] = _cache_key(options.session_id)
+        fields["prompt_cache_key"] = cache_key(options.session_id)
     if options.cache_retention == "long":
         fields["prompt_cache_retention"] = "24h"
     return fields
-
-
-def _cache_key(session_id: str) -> str:
-    """Return a name for the session that fits into a header and is not too long."""
-    if len(session_id) <= _LONGEST_CACHE_KEY and session_id.isascii() and session_id.isprintable():
-        return session_id
-    return hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 # --- messages -------------------------------------------------------------------------------------------------------
@@ -205,8 +196,8 @@ def _assistant(message: AssistantMessage, dialect: Dialect) -> dict[str, Any] | 
         if thinking:
             parts = [{"type": "thinking", "thinking": [{"type": "text", "text": thinking}]}]
             written["content"] = parts + ([{"type": "text", "text": text}] if text else [])
-    elif field and (thinking or dialect.reasoning_required):
-        written[field] = thinking
+    elif field and (thinking or dialect.reasoning_filler is not None):
+        written[field] = thinking or dialect.reasoning_filler
     return written if said or proofs or (field and thinking) else None
 
 
@@ -253,7 +244,7 @@ def _address(model: Model, options: StreamOptions, key: str | None) -> tuple[str
     if key is not None:
         headers[dialect.key_header] = f"Bearer {key}" if dialect.key_header == "Authorization" else key
     if dialect.session_header and options.session_id and options.cache_retention != "none":
-        headers[dialect.session_header] = _cache_key(options.session_id)
+        headers[dialect.session_header] = cache_key(options.session_id)
     merged: Mapping[str, str | None] = merge_headers(headers, model.headers, options.headers)
     return endpoint_url(model.base_url, "/chat/completions"), dict(merged)
 

@@ -8,7 +8,6 @@ do without is told to. `Model.compat` takes `efforts` (thinking level → the wo
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator
 from itertools import chain
@@ -19,7 +18,7 @@ from agentcore.content import ContentBlock, ImageContent, ProviderContent, TextC
 from agentcore.events import StreamEvent
 from agentcore.messages import AssistantMessage, ToolResultMessage
 from agentcore.models import Model, ThinkingLevel
-from agentcore.providers._exchange import Adapter, endpoint_url, exchange, with_body
+from agentcore.providers._exchange import Adapter, cache_key, endpoint_url, exchange, with_body
 from agentcore.providers._payload import Fragment
 from agentcore.providers._replay import IdRule, ReplayMessage, clean_json, clean_text, replayable, written_once
 from agentcore.providers._request import merge_headers
@@ -34,7 +33,6 @@ API = "openai-responses"
 
 _HOSTS = {"api.openai.com": "openai"}
 _IDS = IdRule()
-_LONGEST_CACHE_KEY = 64
 _COMPAT = {"body", "efforts", "encrypted_reasoning"}
 
 
@@ -68,7 +66,7 @@ def build_request(model: Model, context: ModelContext, options: StreamOptions) -
     payload.update(_reasoning(model, options))
     if options.cache_retention != "none":
         if options.session_id:
-            payload["prompt_cache_key"] = _cache_key(options.session_id)
+            payload["prompt_cache_key"] = cache_key(options.session_id)
         if options.cache_retention == "long":
             payload["prompt_cache_retention"] = "24h"
     payload = with_body(payload, model.compat.get("body", {}))
@@ -105,12 +103,6 @@ def _reasoning(model: Model, options: StreamOptions) -> dict[str, Any]:
         summary = {} if level is ThinkingLevel.OFF else {"summary": "auto"}
         fields["reasoning"] = {"effort": effort, **summary}
     return fields
-
-
-def _cache_key(session_id: str) -> str:
-    if len(session_id) <= _LONGEST_CACHE_KEY:
-        return clean_text(session_id)
-    return hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 # --- input ----------------------------------------------------------------------------------------------------------

@@ -462,6 +462,13 @@ def test_a_server_that_insists_on_the_thinking_field_always_gets_it() -> None:
     messages = [said(ToolCall("c", "f", {}), provider="deepseek"), ToolResultMessage("c", "f", "ok")]
 
     assert request(*messages, provider="deepseek")["messages"][0]["reasoning_content"] == ""
+    # This one takes an empty text for a missing one.
+    assert request(*messages, provider="moonshot")["messages"][0]["reasoning_content"] == " "
+    thought = [said(ThinkingContent("Hm"), ToolCall("c", "f", {}), provider="moonshot"), messages[1]]
+    assert request(*thought, provider="moonshot")["messages"][0]["reasoning_content"] == "Hm"
+    compat = {"reasoning_filler": "."}
+    assert request(*messages, compat=compat)["messages"][0]["reasoning_content"] == "."
+    assert "reasoning_content" not in request(*messages)["messages"][0]
 
 
 def test_a_turn_of_nothing_but_thinking_is_left_out_where_it_cannot_be_sent() -> None:
@@ -503,6 +510,22 @@ def test_mistral_gets_ids_names_and_turns_as_it_insists() -> None:
     assert id.isalnum()
     assert sent[1] == {"role": "tool", "tool_call_id": id, "content": "ok", "name": "f"}
     assert [message["role"] for message in sent] == ["assistant", "tool", "assistant", "user"]
+
+
+def test_mistral_gets_no_turns_that_it_does_not_insist_on() -> None:
+    messages = [UserMessage("one"), UserMessage("two"), said(TextContent("three")), UserMessage("four")]
+
+    sent = request(*messages, provider="mistral", system="S")["messages"]
+
+    assert [message["role"] for message in sent] == ["system", "user", "user", "assistant", "user"]
+
+
+def test_an_image_of_the_models_own_is_only_mentioned() -> None:
+    message = said(TextContent("Here: "), ImageContent("AAAA", "image/png"))
+
+    sent = request(message, input=("text", "image"))["messages"]
+
+    assert sent == [{"role": "assistant", "content": "Here: [an image (image/png)]"}]
 
 
 def test_halves_of_characters_do_not_stop_a_request() -> None:

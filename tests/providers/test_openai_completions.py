@@ -573,6 +573,32 @@ def test_thinking_that_only_stands_in_details_is_read_from_them() -> None:
     assert message.content == (ThinkingContent("15 * 27!"),)
 
 
+def test_pieces_of_thinking_that_are_not_counted_are_told_apart_by_their_proofs() -> None:
+    pieces: list[dict[str, Any]] = [
+        {"type": "reasoning.text", "text": "one "},
+        {"type": "reasoning.text", "text": "thought"},
+        {"type": "reasoning.text", "signature": "first", "format": "f-v1"},
+        {"type": "reasoning.text", "format": "f-v1"},
+        {"type": "reasoning.text", "text": "another"},
+        {"type": "reasoning.text", "signature": "second"},
+        {"type": "reasoning.encrypted", "data": "a", "id": "rs_1"},
+        {"type": "reasoning.encrypted", "data": "b", "id": "rs_2"},
+    ]
+
+    message = read(*(delta(reasoning_details=[piece]) for piece in pieces), finish(), DONE)
+
+    kept = message.content[-1]
+    assert isinstance(kept, ProviderContent)
+    assert kept.data == {
+        "reasoning_details": [
+            {"type": "reasoning.text", "text": "one thought", "signature": "first", "format": "f-v1"},
+            {"type": "reasoning.text", "text": "another", "signature": "second"},
+            {"type": "reasoning.encrypted", "data": "a", "id": "rs_1"},
+            {"type": "reasoning.encrypted", "data": "b", "id": "rs_2"},
+        ]
+    }
+
+
 def test_the_proof_of_thinking_is_kept_whole_to_be_sent_back() -> None:
     def piece(**fields: Any) -> dict[str, Any]:
         return delta(reasoning_details=[{"type": "reasoning.text", "format": "f-v1", "index": 0, **fields}])

@@ -92,7 +92,9 @@ def test_options_of_the_request() -> None:
         (None, "long", None, "24h"),
         ("s1", "none", None, None),
         ("x" * 65, "short", hashlib.sha256(b"x" * 65).hexdigest(), None),
-        ("\ud800", "short", "�", None),
+        ("x" * 64, "short", "x" * 64, None),
+        ("é", "short", hashlib.sha256("é".encode()).hexdigest(), None),
+        ("\ud800", "short", hashlib.sha256(b"\xed\xa0\x80").hexdigest(), None),
     ],
 )
 def test_the_session_names_the_cache(session: str | None, retention: str | None, key: str | None, kept: Any) -> None:
@@ -350,10 +352,22 @@ def test_reasoning_and_the_providers_own_items_go_back_to_the_same_model_as_they
         (thought(encrypted_content=None), False),  # a mere reference to what nobody has stored
         (ThinkingContent("Hm.", "bare"), False),
         (ThinkingContent("Hm.", "[1]"), False),
+        (ThinkingContent("Hm.", '{"encrypted_content":"c"}'), False),
+        (ThinkingContent("Hm.", '{"type":"message","content":"c"}'), False),
         (ThinkingContent("Hm.", "[" * 100_000), False),
         (ThinkingContent("Hm."), False),
     ],
-    ids=["encrypted", "readable", "reference", "no JSON", "no object", "too deep", "unsigned"],
+    ids=[
+        "encrypted",
+        "readable",
+        "reference",
+        "no JSON",
+        "no object",
+        "no type",
+        "another type",
+        "too deep",
+        "unsigned",
+    ],
 )
 def test_reasoning_that_nobody_could_read_stays_behind(block: ThinkingContent, goes: bool) -> None:
     items = sent(UserMessage("go"), by(gpt(), block, TextContent("Done.")), model=gpt())
