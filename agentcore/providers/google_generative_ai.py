@@ -82,13 +82,13 @@ def build_request(model: Model, context: ModelContext, options: StreamOptions) -
 
 
 def _tool(tool: AgentTool) -> Fragment:
-    declared = Fragment(name=tool.name, description=clean_text(tool.description))
+    declared: dict[str, Any] = {"name": tool.name, "description": clean_text(tool.description)}
     schema = object_schema(tool.parameters)
     # An object without properties is refused; a tool that declares no parameters just takes none.
     if schema["properties"] or any(schema.get(keyword) for keyword in _OPEN):
         # The field for JSON schema as it is; `parameters` would refuse `$defs`, `const` and much else.
         declared["parametersJsonSchema"] = schema
-    return declared
+    return Fragment(declared)
 
 
 # --- thinking -------------------------------------------------------------------------------------------------------

@@ -537,6 +537,7 @@ THINKING = (
     ThinkingContent("", "hidden", redacted=True),
     ThinkingContent("aloud"),
     ThinkingContent("", None, redacted=True),
+    ThinkingContent("proof lost", None, redacted=True),
 )
 SERVER = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "q"}}
 

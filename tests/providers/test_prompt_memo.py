@@ -1,5 +1,6 @@
 """What the requests of a run keep of each other saves work and changes nothing: not a byte of any request."""
 
+import contextlib
 import copy
 import gc
 import json
@@ -8,6 +9,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import Any
+from unittest import mock
 
 import attrs
 import pytest
@@ -31,6 +33,7 @@ from agentcore import (
 )
 from agentcore.content import ContentBlock, ProviderContent
 from agentcore.providers import _replay
+from agentcore.providers._payload import Fragment, encoded
 from agentcore.testing.sse_server import Reply, sse
 from tests.providers.test_linear import operations
 from tests.providers.wire_support import ANTHROPIC, BY_API, CHAT, GOOGLE, RESPONSES, WIRES, Wire, served
@@ -153,6 +156,45 @@ def test_every_request_of_a_run_is_what_it_would_be_without_the_ones_before(run:
     )
 
 
+@contextlib.contextmanager
+def unchangeable_fragments() -> Iterator[None]:
+    """Have every attempt to change a fragment raise."""
+
+    def refuse(*given: Any, **more: Any) -> None:
+        raise AssertionError("a fragment was changed")
+
+    ways = ("__setitem__", "__delitem__", "__ior__", "clear", "pop", "popitem", "setdefault", "update")
+    with contextlib.ExitStack() as stack:
+        for way in ways:
+            stack.enter_context(mock.patch.object(Fragment, way, refuse, create=True))
+        yield
+
+
+def test_the_guard_of_fragments_works() -> None:
+    fragment = Fragment(a=1)
+    with unchangeable_fragments(), pytest.raises(AssertionError):
+        fragment["a"] = 2
+    fragment["a"] = 2
+
+
+@given(runs())
+@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+def test_nothing_that_is_kept_for_later_requests_is_ever_changed(run: list[Request]) -> None:
+    """Neither by the building of another request nor by a hook, which changes all it can of a copy."""
+    memo: dict[str, Any] = {}
+    kept: list[tuple[Any, Any]] = []
+    with unchangeable_fragments():
+        for request in run:
+            payload = request.built(memo)
+            spoil(copy.deepcopy(payload))
+            assert encoded(payload) == encoded(copy.deepcopy(request.built()))
+            kept += [(what, copy.deepcopy(what)) for _, what in memo["written"].entries.values()]
+            kept.append((payload, copy.deepcopy(payload)))
+
+    for now, before in kept:
+        assert now == before
+
+
 # --- what is told apart ---
 
 
@@ -172,7 +214,7 @@ def turns(model: Model, number: int) -> list[Any]:
         calls = [ToolCall(f"c{turn}", "read", {"n": turn}), ToolCall(f"d{turn}", "read", {"path": ["a", {"b": 1}]})]
         thought = ThinkingContent("Hm.", '{"type":"reasoning","encrypted_content":"c"}')
         messages += [
-            UserMessage(f"question {turn}", timestamp=1),
+            UserMessage([TextContent(f"question {turn}"), IMAGE] if turn % 2 else f"question {turn}", timestamp=1),
             said(model, thought, TextContent("Let me see."), *calls),
             result(f"d{turn}", "fine", *[IMAGE] * (turn % 2)),
             result(f"c{turn}"),
@@ -240,32 +282,35 @@ def test_marks_of_one_request_do_not_stay_for_the_next(model: Model) -> None:
     assert max(count for _, count in counts) <= 4
 
 
-@pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.api)
-def test_a_hook_that_changes_its_payload_in_place_does_not_change_the_next_request(wire: Wire) -> None:
-    def spoil(value: Any) -> None:
-        """Change everything that there is to change."""
-        if isinstance(value, dict):
-            for item in value.values():
-                spoil(item)
-            value["spoilt"] = "spoilt"
-        elif isinstance(value, list):
-            for item in value:
-                spoil(item)
-            value.append("spoilt")
+def spoil(value: Any) -> None:
+    """Change everything that there is to change."""
+    if isinstance(value, dict):
+        for item in value.values():
+            spoil(item)
+        value["spoilt"] = "spoilt"
+    elif isinstance(value, list):
+        for item in value:
+            spoil(item)
+        value.append("spoilt")
 
+
+@pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.api)
+@pytest.mark.parametrize("retention", RETENTIONS)
+def test_a_hook_that_changes_its_payload_in_place_does_not_change_the_next_request(wire: Wire, retention: str) -> None:
+    compat = {"cache_control_for": ("",)} if wire is CHAT else {}
     seen: list[str] = []
 
     def hook(payload: dict[str, Any], model: Model) -> None:
         seen.append(written(payload))
         spoil(payload)
 
-    with served(wire, Reply(sse(*wire.turn))) as (server, model):
+    with served(wire, Reply(sse(*wire.turn)), compat=compat, **EYES) as (server, model), unchangeable_fragments():
         memo: dict[str, Any] = {}
         messages = turns(model, 3)
-        for length in (5, 9, 12):
-            request = Request(tuple(messages[:length]), model)
+        for length in (5, 8, 9, 12):  # after results with an image, and after a question that follows them
+            request = Request(tuple(messages[:length]), model, retention)
             context = ModelContext("Be kind.", request.messages, request.tools, memo=memo)
-            options = StreamOptions(on_payload=hook, session_id="s")
+            options = StreamOptions(on_payload=hook, session_id="s", cache_retention=retention)
             list(stream_response(model, context, options))
             assert seen[-1] == written(request.built())
             assert "spoilt" not in seen[-1]

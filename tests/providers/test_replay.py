@@ -94,6 +94,14 @@ def test_a_call_without_a_result_gets_an_error_result_after_the_others() -> None
     assert replayed[3] == ToolResultMessage("c2", "g", "no result was recorded", is_error=True, timestamp=2)
 
 
+def test_what_the_api_that_is_spoken_has_signed_goes_back_whatever_the_models_is_called() -> None:
+    signed = ThinkingContent("Hm", "sig")
+    messages = [said(signed, "yes", api="spoken")]
+
+    assert replayable(messages, MODEL, api="spoken") == messages
+    assert replayable(messages, MODEL)[0].content == (TextContent("Hm"), TextContent("yes"))
+
+
 def test_results_come_right_after_their_calls_in_the_order_of_the_calls() -> None:
     messages = [said(call("c1"), call("c2")), result("c2", "two"), user("wait"), result("c1", "one")]
 
