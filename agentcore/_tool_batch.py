@@ -176,7 +176,7 @@ class ToolBatch:
 
     def _answer(self, record: CallRecord, result: AgentToolResult) -> None:
         """Answer a call without executing it."""
-        record.finalized = FinalizedToolCallOutcome(record.call, result, True)
+        record.finalized = FinalizedToolCallOutcome(record.call, result)
         self._finish(record)
 
     def _answer_paused(self, record: CallRecord) -> None:
@@ -191,30 +191,29 @@ class ToolBatch:
             record.finalized = self._finalized(record)
         final = record.finalized
         call = record.call
-        self._send(record, _END, lambda: ToolExecutionEndEvent(call.id, call.name, final.result, final.is_error))
+        self._send(record, _END, lambda: ToolExecutionEndEvent(call.id, call.name, final.result, final.result.is_error))
 
     def _finalized(self, record: CallRecord) -> FinalizedToolCallOutcome:
         """Ask the hook about an executed call; a hook that fails makes it an error result."""
         call, executed, prepared = record.call, record.executed, record.prepared
         assert executed is not None
         assert prepared is not None
-        is_error = executed.is_error or record.stop_reason is not None
-        result = attrs.evolve(executed.result, is_error=is_error)
+        result = attrs.evolve(executed.result, is_error=executed.result.is_error or record.stop_reason is not None)
         hook = self.run.config.after_tool_call
         if hook is None:
-            return FinalizedToolCallOutcome(call, result, is_error)
+            return FinalizedToolCallOutcome(call, result)
         if record.finalizing:  # and interrupted
-            return FinalizedToolCallOutcome(call, aborted_result(call, self.run.signal.reason), True)
+            return FinalizedToolCallOutcome(call, aborted_result(call, self.run.signal.reason))
         record.finalizing = True
-        return self._patched(record, prepared, result, is_error)
+        return self._patched(record, prepared, result)
 
     def _patched(
-        self, record: CallRecord, prepared: PreparedToolCall, result: AgentToolResult, is_error: bool
+        self, record: CallRecord, prepared: PreparedToolCall, result: AgentToolResult
     ) -> FinalizedToolCallOutcome:
         call, hook = record.call, self.run.config.after_tool_call
         assert hook is not None
         shown = shown_message(self.message), own_call(call), copied(prepared.args)
-        context = AfterToolCallContext(*shown, result, is_error, self.run.context())
+        context = AfterToolCallContext(*shown, result, result.is_error, self.run.context())
         try:
             patch = hook(context, record.controller.signal)
             if patch is not None and not isinstance(patch, AfterToolCallResult):
@@ -222,20 +221,19 @@ class ToolBatch:
                 raise TypeError(f"`after_tool_call` returned {type(patch).__name__}{hint}")
         except AbortRequested as request:
             self.run.controller.abort(request.reason)
-            return FinalizedToolCallOutcome(call, aborted_result(call, request.reason), True)
+            return FinalizedToolCallOutcome(call, aborted_result(call, request.reason))
         except Exception as error:
             log_failed_call("`after_tool_call`", call, error)
             text = f"`{call.name}` has run, but the check after it failed: {error_text(error)}"
-            return FinalizedToolCallOutcome(call, error_result(text), True)
+            return FinalizedToolCallOutcome(call, error_result(text))
         if patch is None:
-            return FinalizedToolCallOutcome(call, result, is_error)
+            return FinalizedToolCallOutcome(call, result)
         changes = {
             name: value
-            for name in ("content", "details", "usage", "terminate")
+            for name in ("content", "details", "is_error", "usage", "terminate")
             if (value := getattr(patch, name)) is not None
         }
-        is_error = is_error if patch.is_error is None else patch.is_error
-        return FinalizedToolCallOutcome(call, attrs.evolve(result, is_error=is_error, **changes), is_error)
+        return FinalizedToolCallOutcome(call, attrs.evolve(result, **changes))
 
     def _deliver(self, record: CallRecord) -> None:
         """Put the result of a call into the transcript."""
@@ -259,5 +257,5 @@ def _result_message(final: FinalizedToolCallOutcome) -> ToolResultMessage:
         details=result.details,
         usage=result.usage,
         added_tool_names=result.added_tool_names,
-        is_error=final.is_error,
+        is_error=result.is_error,
     )

@@ -65,7 +65,6 @@ class ExecutedToolCallOutcome:
     """What an executed call gave."""
 
     result: AgentToolResult
-    is_error: bool = False
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -74,7 +73,6 @@ class FinalizedToolCallOutcome:
 
     tool_call: ToolCall
     result: AgentToolResult
-    is_error: bool = False
 
 
 @attrs.frozen(eq=False, repr=False)

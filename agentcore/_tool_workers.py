@@ -125,7 +125,7 @@ class CallRunner:
         return False
 
     def _refused(self, record: CallRecord, result: AgentToolResult) -> FinalizedToolCallOutcome:
-        return FinalizedToolCallOutcome(record.call, result, True)
+        return FinalizedToolCallOutcome(record.call, result)
 
     def _begin(self, record: CallRecord, thread_name: str) -> None:
         assert record.prepared is not None
@@ -160,15 +160,14 @@ class CallRunner:
             )
             if coroutine_closed(value):
                 raise TypeError(f"`{call.name}` is a coroutine function; tools here are plain functions")
-            result = as_tool_result(value)
-            return ExecutedToolCallOutcome(result, result.is_error)
+            return ExecutedToolCallOutcome(as_tool_result(value))
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt) and get_ident() == self._thread_id:
                 self._kept = None
                 raise
             if not isinstance(error, AbortRequested):
                 log_failed_call(f"tool `{call.name}`", call, error)
-            return ExecutedToolCallOutcome(error_result(error_text(error)), True)
+            return ExecutedToolCallOutcome(error_result(error_text(error)))
 
     # --- progress ---------------------------------------------------------------------------------------------------
 
@@ -253,7 +252,7 @@ class CallRunner:
     def _work(self, record: CallRecord) -> None:
         if record.runner.setdefault("by", "worker") != "worker":
             return
-        outcome = ExecutedToolCallOutcome(error_result(f"The call of `{record.call.name}` failed."), True)
+        outcome = ExecutedToolCallOutcome(error_result(f"The call of `{record.call.name}` failed."))
         try:
             outcome = self._called(record)
         finally:

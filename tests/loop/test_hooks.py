@@ -425,6 +425,8 @@ def test_an_abort_request_out_of_the_hook_after_a_call_is_the_abort(mode: str):
         after_tool_call=raises(AbortRequested("enough")),
     )
     assert played.results[0].text == "The call of `f` was aborted: enough."
+    assert played.results[0].is_error
+    assert [event.is_error for event in played.of(ToolExecutionEndEvent)] == [True]
     assert played.reason == "aborted"
 
 
