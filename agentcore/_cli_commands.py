@@ -131,7 +131,8 @@ class Commands:
         cost = None if self._usage.cost is None else self._usage.cost.get("total")
         size, window = estimate_tokens(self._agent.messages), self._agent.model.context_window
         room = f" of {window:,}" if window else ""
-        self._view.note(usage_words(self._usage, cost))
+        unknown = not self._usage.total_tokens and any(isinstance(m, AssistantMessage) for m in self._agent.messages)
+        self._view.note("The server reports no tokens." if unknown else usage_words(self._usage, cost))
         self._view.note(f"The conversation takes about {size:,}{room} tokens now.")
 
     def _compact(self, rest: str) -> None:

@@ -9,7 +9,8 @@
 
     show(agent.stream("And now the photos."))   # this run, to its end
 
-Outside a notebook it is shown as in a terminal.
+Markdown is shown as text where the package `markdown-it-py` is missing: the extra `notebook` brings it. Outside a
+notebook a run is shown as in a terminal.
 """
 
 from __future__ import annotations

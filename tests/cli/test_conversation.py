@@ -274,6 +274,13 @@ def test_cost_adds_up_the_runs_and_what_was_there_before(tmp_path: Path, stack: 
     assert shown[1] == "The conversation takes about 1,510 of 10,000 tokens now."
 
 
+def test_cost_says_that_nothing_was_reported_rather_than_nothing_taken(tmp_path: Path, stack: ExitStack) -> None:
+    one = Conversation(tmp_path, stack, "One.")
+    assert one.run("/cost").splitlines()[0] == "0 tokens in, 0 out"
+    one.agent.prompt("first")
+    assert one.run("/cost").splitlines()[0] == "The server reports no tokens."
+
+
 def test_compact_puts_a_summary_in_place_of_the_past(tmp_path: Path, stack: ExitStack) -> None:
     one = Conversation(tmp_path, stack, "One.", "Two.", "They counted.")
     one.agent.prompt("first")
