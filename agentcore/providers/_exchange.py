@@ -26,7 +26,7 @@ from agentcore.models import Model
 from agentcore.providers._assembler import Assembler, Events
 from agentcore.providers._failures import error_from_payload
 from agentcore.providers._http import HttpResponse, open_stream
-from agentcore.providers._request import HttpRequest, RequestFailed
+from agentcore.providers._request import HttpRequest, RequestFailed, vendor_of
 from agentcore.providers._sse import SseEvent, read_events
 
 __all__ = [
@@ -37,7 +37,6 @@ __all__ = [
     "cache_key",
     "endpoint_url",
     "exchange",
-    "vendor_of",
     "with_body",
 ]
 
@@ -200,17 +199,6 @@ def _written(adapter: Adapter, model: Model, context: ModelContext, options: Str
         replacement = options.on_payload(payload, model)
         payload = payload if replacement is None else replacement
     return HttpRequest(url, headers, payload)
-
-
-def vendor_of(base_url: str, hosts: Mapping[str, str]) -> str:
-    """Return whose server a URL is, by its host or one that it ends in; nobody's is an empty text."""
-    try:
-        host = urlsplit(base_url.strip()).hostname or ""
-    except ValueError:
-        return ""
-    while host and host not in hosts:
-        host = host.partition(".")[2]
-    return hosts.get(host, "")
 
 
 def _key_provider(adapter: Adapter, model: Model) -> str:

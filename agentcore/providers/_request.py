@@ -15,7 +15,7 @@ from agentcore.messages import ErrorInfo
 from agentcore.providers._failures import Redactor
 from agentcore.providers._payload import encoded
 
-__all__ = ["CheckedRequest", "HttpRequest", "RequestFailed", "merge_headers", "shown_url"]
+__all__ = ["CheckedRequest", "HttpRequest", "RequestFailed", "merge_headers", "shown_url", "vendor_of"]
 
 
 class RequestFailed(Exception):
@@ -36,6 +36,17 @@ def shown_url(url: str) -> str:
         return "a malformed URL"
     host = f"[{host}]" if ":" in host else host
     return f"{parts.scheme}://{host}{port}{parts.path}"
+
+
+def vendor_of(base_url: str, hosts: Mapping[str, str]) -> str:
+    """Return whose server a URL is, by its host or one that it ends in; nobody's is an empty text."""
+    try:
+        host = urlsplit(base_url.strip()).hostname or ""
+    except ValueError:
+        return ""
+    while host and host not in hosts:
+        host = host.partition(".")[2]
+    return hosts.get(host, "")
 
 
 def merge_headers(*headers: Mapping[str, str | None] | None) -> dict[str, str]:

@@ -17,10 +17,10 @@ from agentcore.events import StreamEvent
 from agentcore.messages import AssistantMessage, ToolResultMessage
 from agentcore.models import Model, ThinkingLevel
 from agentcore.providers._anthropic_reading import read_stream, read_whole
-from agentcore.providers._exchange import Adapter, endpoint_url, exchange, vendor_of, with_body
+from agentcore.providers._exchange import Adapter, endpoint_url, exchange, with_body
 from agentcore.providers._payload import Fragment
 from agentcore.providers._replay import IdRule, ReplayMessage, clean_text, replayable, written_once
-from agentcore.providers._request import merge_headers
+from agentcore.providers._request import merge_headers, vendor_of
 from agentcore.providers._thinking_levels import claude_thinking, nearest
 from agentcore.providers._tool_schema import object_schema
 from agentcore.tools import AgentTool

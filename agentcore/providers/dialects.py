@@ -17,8 +17,8 @@ import attrs
 
 from agentcore._records import Record
 from agentcore.models import Model, ThinkingLevel
-from agentcore.providers._exchange import vendor_of
 from agentcore.providers._replay import IdRule
+from agentcore.providers._request import vendor_of
 
 __all__ = ["DIALECTS", "Dialect", "GENERIC", "HOSTS", "dialect_of"]
 

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from agentcore import Model, StreamOptions
-from agentcore.providers._exchange import _key_provider, vendor_of
+from agentcore.providers._exchange import _key_provider
+from agentcore.providers._request import vendor_of
 from agentcore.testing.sse_server import Reply, sse
 from tests.providers.wire_support import (
     ANTHROPIC,
