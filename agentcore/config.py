@@ -63,7 +63,7 @@ class AgentContext(Record):
     have one name.
     """
 
-    system_prompt: str = ""
+    system_prompt: str = attrs.field(default="", validator=is_a(str))
     messages: tuple[AgentMessage, ...] = attrs.field(default=(), converter=_messages)
     tools: tuple[AgentTool, ...] = attrs.field(default=(), converter=_tools)
 

@@ -68,6 +68,11 @@ def test_two_tools_of_one_name_are_refused_in_a_context() -> None:
         attrs.evolve(AgentContext(), tools=[tool_named("run"), tool_named("run")])
 
 
+def test_a_system_prompt_that_is_no_text_is_refused() -> None:
+    with pytest.raises(TypeError, match="`system_prompt` is a `str`, not list"):
+        AgentContext([UserMessage("hi")])  # type: ignore[arg-type]
+
+
 def test_what_is_no_tool_is_refused_in_a_context() -> None:
     with pytest.raises(TypeError, match="`tools` holds `AgentTool`s and functions, not str"):
         AgentContext(tools=["read"])  # type: ignore[list-item]
