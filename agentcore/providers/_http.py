@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import math
 import os
 import sys
 import time
@@ -55,6 +56,9 @@ _TRANSPORTS_KEPT = 8
 _REST_SECONDS = 0.2
 _REST_BYTES = 1 << 16
 """How long, and how far, an unread rest of a body is read so that its connection can be used again."""
+
+_LONGEST_END = 30.0
+"""Seconds that a body may go on, be it with signs of life only, once its reader has all that matters."""
 
 _ERROR_SECONDS = 5.0
 _ERROR_BYTES = 1 << 18
@@ -150,6 +154,7 @@ class HttpResponse:
         self._signal = signal
         self._connect_timeout = _socket_timeout(options.connect_timeout)
         self._idle_timeout = _socket_timeout(options.idle_timeout)
+        self._ends_by = math.inf
         self._first = b""
         self._reader: Iterator[bytes] = iter(())
         self._response: requests.Response | None = None
@@ -188,8 +193,10 @@ class HttpResponse:
             if first:
                 yield first
             # Not `yield from`: closing this generator must not close the reader, and so the connection.
-            for block in self._reader:  # noqa: UP028
+            for block in self._reader:
                 yield block
+                if self._ends_by != math.inf and time.monotonic() > self._ends_by:
+                    raise TimeoutError
             self._at_end = True
         except Exception as error:
             failure = self._broken(error).error
@@ -209,7 +216,11 @@ class HttpResponse:
         return self._call.redact(text)
 
     def limit_silence(self, seconds: float) -> None:
-        """Wait at most this long for each further block, where that is less than `idle_timeout`."""
+        """Wait at most this long for each further block, where that is less than `idle_timeout`.
+
+        Blocks that come all the same end after a while, unless `seconds` is infinite.
+        """
+        self._ends_by = math.inf if seconds == math.inf else time.monotonic() + _LONGEST_END
         self._line.idle_timeout = min(seconds, self._idle_timeout)
         self._set_timeout(seconds)
 

@@ -1,6 +1,8 @@
 """What holds for an exchange over any of the wire APIs: whose key is used, and what keeps a response alive."""
 
 import json
+import socket
+import threading
 from typing import Any
 
 import pytest
@@ -119,6 +121,62 @@ def test_what_follows_the_end_is_not_looked_at(wire: Wire) -> None:
     message = message_of(wire.events([sse(*wire.turn), b"<html>garbage", b"data: {\n\n"]))
 
     assert message.error is None
+
+
+class Heart:
+    """A server that announces the end of its answer and then, for ever, only shows that it is alive."""
+
+    def __init__(self, body: bytes, beats: int = 1000) -> None:
+        self.was_left = False
+        self._body, self._beats = body, beats
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+        self._thread = threading.Thread(target=self._serve)
+
+    def __enter__(self) -> "Heart":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *given: Any) -> None:
+        self._thread.join()
+        self._socket.close()
+
+    def _serve(self) -> None:
+        connection, _ = self._socket.accept()
+        with connection:
+            request = b""
+            while not request.endswith(b"}"):  # with anything unread, closing would be a reset
+                request += connection.recv(1 << 16)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" + self._body)
+            beats = threading.Event()
+            try:
+                for _ in range(self._beats):
+                    beats.wait(0.01)
+                    connection.sendall(b": alive\n\n")
+            except OSError:
+                self.was_left = True
+
+
+@pytest.mark.parametrize("wire", [CHAT, GOOGLE], ids=lambda wire: wire.api)
+def test_a_server_that_only_lives_on_after_the_end_is_left(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentcore.providers._http._LONGEST_END", 0.1)
+    body = sse(*(payload for payload in wire.turn if payload != "[DONE]"))
+    with Heart(body) as server:
+        message = message_of(ask(wire.model(server.url)))
+
+    assert message.error is None
+    assert [call.name for call in message.tool_calls] == ["read"]
+    assert server.was_left
+
+
+def test_signs_of_life_before_the_end_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentcore.providers._http._LONGEST_END", 0.0)
+    with Heart(sse(*CHAT.turn[:2]), beats=50) as server:
+        message = message_of(ask(CHAT.model(server.url)))
+
+    assert message.error is not None
+    assert message.error.kind == "protocol"
+    assert not server.was_left
 
 
 def test_a_blank_frame_is_not_taken_for_the_end() -> None:
