@@ -154,7 +154,7 @@ class HttpResponse:
         self._signal = signal
         self._connect_timeout = _socket_timeout(options.connect_timeout)
         self._idle_timeout = _socket_timeout(options.idle_timeout)
-        self._ends_by = math.inf
+        self._ends_by = 0.0
         self._first = b""
         self._reader: Iterator[bytes] = iter(())
         self._response: requests.Response | None = None
@@ -195,7 +195,7 @@ class HttpResponse:
             # Not `yield from`: closing this generator must not close the reader, and so the connection.
             for block in self._reader:
                 yield block
-                if self._ends_by != math.inf and time.monotonic() > self._ends_by:
+                if self._ends_by and time.monotonic() > self._ends_by:
                     raise TimeoutError
             self._at_end = True
         except Exception as error:
@@ -220,7 +220,7 @@ class HttpResponse:
 
         Blocks that come all the same end after a while, unless `seconds` is infinite.
         """
-        self._ends_by = math.inf if seconds == math.inf else time.monotonic() + _LONGEST_END
+        self._ends_by = 0.0 if seconds == math.inf else time.monotonic() + _LONGEST_END
         self._line.idle_timeout = min(seconds, self._idle_timeout)
         self._set_timeout(seconds)
 

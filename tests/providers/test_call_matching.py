@@ -51,6 +51,16 @@ def test_the_rule_of_the_api_itself() -> None:
     ) == [("f", A), ("g", B)]
 
 
+def test_an_id_that_comes_late_names_its_call_from_then_on() -> None:
+    assert calls(
+        (0, "", "f", ""),
+        (0, "c1", "", '{"q":'),
+        (1, "c2", "g", '{"q":'),
+        (None, "c1", "", '"A"}'),
+        (None, "c2", "", '"B"}'),
+    ) == [("f", A), ("g", B)]
+
+
 def test_calls_that_take_turns_are_told_apart_by_their_index() -> None:
     assert calls(
         (0, "c1", "f", ""),

@@ -135,7 +135,9 @@ def test_only_the_first_of_several_choices_is_read() -> None:
 def test_content_may_be_a_list_of_parts_or_an_object() -> None:
     parts = [
         {"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}], "closed": True},
-        {"type": "thinking", "thinking": "m"},
+        {"type": "thinking", "thinking": ["m", {"type": "text", "text": 7}, {"type": "image"}, None, 7]},
+        {"type": "thinking", "thinking": "!"},
+        {"type": "thinking", "thinking": {"text": "?"}},
         {"type": "text", "text": "1"},
         {"type": "reference", "reference_ids": [1]},
         "2",
@@ -144,7 +146,7 @@ def test_content_may_be_a_list_of_parts_or_an_object() -> None:
 
     message = read(delta(content=parts), text("3"), finish(), DONE)
 
-    assert (message.thinking, message.text) == ("Hmm", "123")
+    assert (message.thinking, message.text) == ("Hmm!", "123")
     assert read(delta(content={"a": "é"}), finish(), DONE).text == '{"a": "é"}'
 
 
@@ -485,6 +487,18 @@ def test_ids_that_are_empty_or_missing_are_made_up_and_shared_ones_made_unique()
     assert [call.arguments["n"] for call in message.tool_calls] == [1, 2, 3, 4]
     assert len({call.id for call in message.tool_calls}) == 4
     assert all(call.id for call in message.tool_calls)
+
+
+@pytest.mark.parametrize("index", ["0", [0], {"0": 0}, True, 0.0, None])
+def test_an_index_that_is_no_number_is_not_looked_at(index: Any) -> None:
+    message = read(
+        calls(tool_call("", index=index, id="c1", name="f")),
+        calls(tool_call('{"a":', index=index)),
+        calls(tool_call("1}", index=index)),
+        finish("tool_calls"),
+    )
+
+    assert message.tool_calls == (ToolCall("c1", "f", {"a": 1}),)
 
 
 def test_a_call_of_the_older_kind_is_a_call() -> None:
