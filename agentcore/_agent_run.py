@@ -181,14 +181,12 @@ class AgentRun:
             case _:
                 pass
 
-    def pass_on(self, event: AgentEvent) -> None:
-        """Give an event to the stream, if there is one; the last one is held until the agent is idle."""
-        if self.forward is None:
-            return
+    def pass_on(self, event: AgentEvent, forward: Callable[[AgentEvent], object]) -> None:
+        """Give an event to a stream; the last one is held until the agent is idle."""
         if type(event) is AgentEndEvent:
             self.held = event
         else:
-            self.forward(event)
+            forward(event)
 
     def fail(self, failure: BaseException) -> None:
         """Note what came out of the run, whose last events may not have been sent."""

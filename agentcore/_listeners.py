@@ -37,12 +37,13 @@ class Listeners:
 
         return unsubscribe
 
-    def tell(self, event: AgentEvent, signal: AbortSignal, logged: set[tuple[object, str]]) -> None:
+    def tell(self, event: AgentEvent, signal: AbortSignal, logged: set[tuple[object, str]]) -> AbortRequested | None:
         """Call every listener; what one raises is logged, once for a type of event (`logged` keeps what has been).
 
-        An `AbortRequested` is raised again when all have been called.
+        Return what asked for the abort, if one did: that is to be raised, when everybody has been told.
         """
-        listeners, request = self._listeners, None
+        listeners = self._listeners
+        request: AbortRequested | None = None
         for key in list(listeners):
             listener = listeners.get(key)
             if listener is None:
@@ -57,8 +58,4 @@ class Listeners:
                 if (key, event.type) not in logged:
                     logged.add((key, event.type))
                     log_failure("agent", error, "a listener failed at `%s`", event.type)
-        if request is not None:
-            try:
-                raise request
-            finally:
-                del request  # its traceback holds this frame
+        return request

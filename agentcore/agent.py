@@ -27,7 +27,7 @@ from agentcore._scope import is_inside
 from agentcore.abort import AbortSignal
 from agentcore.config import AgentContext, AgentLoopConfig, BeforeToolCallResult, Limits, StreamFn
 from agentcore.content import ImageContent
-from agentcore.errors import AbortRequested, AgentBusyError, NothingToContinueError
+from agentcore.errors import AgentBusyError, NothingToContinueError
 from agentcore.events import AgentEvent, MessageEndEvent
 from agentcore.loop import ResumedCalls, check_can_continue, drive, new_run
 from agentcore.messages import AgentMessage, AssistantMessage, CompactionSummaryMessage
@@ -42,8 +42,6 @@ __all__ = ["Agent", "AgentState", "AgentStatus", "Listener", "allow", "deny", "r
 
 Plan = Callable[[AgentRun], "tuple[Sequence[AgentMessage], ResumedCalls | None]"]
 """Looks at a run that has been claimed; returns its prompts, and calls that it answers first."""
-
-Step = Callable[[], object]
 
 _RUN = "run"
 
@@ -277,13 +275,12 @@ class Agent(Displayed):
     @property
     def state(self) -> AgentState:
         """The agent as it is now."""
-        record = self._latest
-        return record.state(self._settings.snapshot(), busy=_RUN in self._claims)
+        return self._latest.state(self._settings.snapshot(), busy=_RUN in self._claims)
 
     def status(self) -> AgentStatus:
         """Return what the agent is doing now."""
-        queues, record = (self._steering.waiting(), self._follow_ups.waiting()), self._latest
-        return record.status(*queues, busy=_RUN in self._claims)
+        queues = self._steering.waiting(), self._follow_ups.waiting()
+        return self._latest.status(*queues, busy=_RUN in self._claims)
 
     @property
     def messages(self) -> list[AgentMessage]:
@@ -364,7 +361,9 @@ class Agent(Displayed):
         record.controller.close()
         record.ended.abort("ended")
 
-    def _replace_messages(self, messages: Sequence[AgentMessage], what: str, first: Step | None = None) -> None:
+    def _replace_messages(
+        self, messages: Sequence[AgentMessage], what: str, first: Callable[[], object] | None = None
+    ) -> None:
         record = AgentRun()
         try:
             try:
@@ -481,12 +480,14 @@ class Agent(Displayed):
         if type(event) is MessageEndEvent:
             self._record.add(event.message, record.added)
         assert record.run is not None
-        try:
-            self._listeners.tell(event, record.run.signal, record.logged)
-        except AbortRequested:
-            record.pass_on(event)
-            raise
-        record.pass_on(event)
+        request = self._listeners.tell(event, record.run.signal, record.logged)
+        if record.forward is not None:
+            record.pass_on(event, record.forward)
+        if request is not None:
+            try:
+                raise request
+            finally:
+                del request  # its traceback holds this frame
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise TypeError(
