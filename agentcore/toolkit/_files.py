@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from io import BufferedReader
-from typing import Final
+from io import BufferedReader, FileIO
+from typing import Any, Final
 
 from agentcore.toolkit._results import Refusal
 
@@ -62,8 +63,20 @@ def opened(folder: int | None, name: str, given: str) -> Iterator[BufferedReader
     with descriptors() as held:
         descriptor = open_into(held, name, _FLAGS, dir_fd=folder)
         refuse_special(os.fstat(descriptor), folder, name, given)
-        with open(descriptor, "rb", closefd=False) as file:
+        reader: BufferedReader = BufferedReader(_NeverWaiting(descriptor, closefd=False))
+        with reader as file:
             yield file
+
+
+class _NeverWaiting(FileIO):
+    """A file whose content may be yet to come, as that of some files of the kernel: an error, not `None` for bytes."""
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Read into a buffer; raises `BlockingIOError` if there is nothing now."""
+        length = super().readinto(buffer)
+        if length is None:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        return length
 
 
 def refuse_special(found: os.stat_result, folder: int | None, name: str, given: str) -> None:
@@ -84,8 +97,15 @@ def _entries(folder: int | None, name: str) -> str:
             if folder is not None:
                 where = open_into(held, name, _FLAGS | os.O_DIRECTORY, dir_fd=folder)
             with os.scandir(where) as entries:
-                names = sorted(entry.name + "/" * entry.is_dir() for entry in entries)
+                names = sorted(entry.name + "/" * _is_folder(entry) for entry in entries)
     except OSError:
         return "what cannot be listed"
     more = f", … ({len(names):,} entries in all)" if len(names) > _NAMES_SHOWN else ""
     return ", ".join(names[:_NAMES_SHOWN]) + more or "nothing"
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link that leads in a circle, or to where we may not look
+        return False

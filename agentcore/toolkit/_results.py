@@ -80,6 +80,7 @@ def nothing_to_report(on_update: OnUpdate | None) -> OnUpdate:
 
 
 _MEANING = {
+    errno.EAGAIN: "it has nothing to give now, and is not waited for",
     errno.EACCES: "permission denied",
     errno.EPERM: "permission denied",
     errno.EROFS: "the file system is read-only",

@@ -128,7 +128,7 @@ class Tail:
             shown_bytes=byte_length(text),
             total_lines=self.total_lines,
             total_bytes=self.total_bytes,
-            partial_line=partial and not cut_by_lines,
+            partial_line=partial,
         )
 
     def _last_bytes(self, text: str) -> tuple[str, bool, bool]:

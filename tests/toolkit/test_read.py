@@ -24,6 +24,7 @@ from agentcore.toolkit import (
     ReadToolInput,
     ReadToolOptions,
     Truncation,
+    _files,
     create_read_tool,
 )
 from tests.toolkit.conftest import text_of_result, use_tool
@@ -386,6 +387,32 @@ def test_what_is_no_regular_file_is_refused_without_waiting(
     )
     assert "is a socket" in text_of(refused["socket"])
     assert "is a device" in text_of(refused["/dev/zero"])
+
+
+def test_a_file_that_has_nothing_to_give_now_is_an_error_and_is_not_waited_for(
+    use, text_of, tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Files of the kernel can be like that; here a pipe that passes for one, whose other end is open.
+    monkeypatch.setattr(_files, "refuse_special", lambda *_args: None)
+    os.mkfifo(tmp_path / "pipe")
+    other_end = os.open(tmp_path / "pipe", os.O_RDWR | os.O_NONBLOCK)
+    try:
+        result = use(tool, path="pipe")
+    finally:
+        os.close(other_end)
+
+    assert text_of(result) == "Could not read pipe: it has nothing to give now, and is not waited for."
+    assert result.is_error
+
+
+def test_links_that_lead_in_a_circle_do_not_keep_a_folder_from_being_listed(use, text_of, tool, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "circle").symlink_to("circle")
+    (tmp_path / "nowhere").symlink_to("missing")
+    (tmp_path / "link").symlink_to("folder")
+
+    assert text_of(use(tool, path=".")).endswith("It holds: circle, file, folder/, link/, nowhere.")
 
 
 def test_a_folder_is_refused_and_listed(use, text_of, tool, tmp_path: Path) -> None:

@@ -41,6 +41,22 @@ def test_a_tail_is_the_longest_end_of_whole_lines_that_fits(pieces: list[str], m
         assert rest.endswith("\n")
         one_more = rest[:-1].rpartition("\n")[2] + "\n" + shown
         assert line_count(one_more) > max_lines or len(one_more.encode()) > max_bytes
+        assert truncation.limit == "lines" or len(one_more.encode()) > max_bytes
+        assert truncation.limit == "bytes" or line_count(one_more) > max_lines
+
+
+def test_the_limit_that_was_reached_is_named_and_what_just_fits_is_shown() -> None:
+    def shown(text: str, max_lines: int, max_bytes: int) -> tuple[str, str]:
+        tail = Tail(max_lines, max_bytes)
+        tail.feed(text)
+        end, truncation = tail.shown()
+        assert truncation is not None
+        return end, truncation.limit
+
+    assert shown("a\nb\nc\n", 2, 100) == ("b\nc\n", "lines")
+    assert shown("a\nb\nc\n", 2, 2) == ("c\n", "bytes")
+    assert shown("a\nb\nc\n", 2, 4) == ("b\nc\n", "bytes")
+    assert shown("abc\n", 2, 2) == ("c\n", "bytes")
 
 
 def test_a_tail_holds_no_more_than_it_may_show_and_one_piece() -> None:
@@ -69,6 +85,8 @@ def test_a_head_takes_lines_as_long_as_they_fit(texts: list[str], max_lines: int
     assert (head.limit is None) == (taken == len(texts))
     if head.limit == "lines":
         assert taken == max_lines
+    if head.limit == "bytes":
+        assert head.size + len(texts[taken].encode()) > max_bytes
 
 
 @given(st.binary(min_size=1, max_size=200), st.integers(16, 60))
