@@ -1,13 +1,22 @@
 """Queued messages are delivered once, in order, and none is lost."""
 
+import random
 from typing import Any
 
 import pytest
 
-from agentcore import AbortRequested, NothingToContinueError, UserMessage
+from agentcore import (
+    AbortRequested,
+    Agent,
+    AgentLoopConfig,
+    AgentLoopTurnUpdate,
+    Limits,
+    NothingToContinueError,
+    UserMessage,
+)
 from agentcore._queues import MessageQueue
-from agentcore.testing import call, failure, reply
-from tests.agent.agent_support import agent_with, requests, roles, said, tool
+from agentcore.testing import call, failure, reply, scripted_model
+from tests.agent.agent_support import agent_with, requests, roles, said, tool, transcript_problems
 
 
 def at(kind: str, action: Any, times: int = 1) -> Any:
@@ -319,3 +328,71 @@ def test_continuing_after_a_failure_answers_the_same_prompt() -> None:
     assert said(agent) == ["hi", "and"]
     with pytest.raises(NothingToContinueError):
         agent.continue_()
+
+
+# --- whatever happens -----------------------------------------------------------------------------------------------
+
+
+class Mishaps:
+    """A listener that queues messages, and aborts, fails and interrupts the run, as the dice fall."""
+
+    def __init__(self, dice: random.Random, agent: Agent) -> None:
+        self.dice = dice
+        self.agent = agent
+        self.queued: list[str] = []
+        self.may_interrupt = False
+
+    def __call__(self, event: Any, signal: Any) -> None:
+        fallen = self.dice.random()
+        if fallen < 0.05 and len(self.queued) < 8:
+            self.queued.append(f"q{len(self.queued)}")
+            self.dice.choice([self.agent.steer, self.agent.follow_up])(self.queued[-1])
+        elif fallen < 0.06:
+            self.agent.abort()
+        elif fallen < 0.065:
+            raise AbortRequested("as the dice fell")
+        elif fallen < 0.07 and self.may_interrupt:
+            self.may_interrupt = False  # a second one would be raised at once, with the calls unanswered
+            raise KeyboardInterrupt
+
+
+def unlucky_agent(dice: random.Random) -> Agent:
+    calls = [call("echo", id="a"), call("echo", id="b")]
+    replies = [dice.choice([failure("busy"), failure("busy", "half"), reply(*calls), "text"]) for _ in range(12)]
+    config = AgentLoopConfig(
+        model=scripted_model(),
+        recover_from_error=lambda context, signal: AgentLoopTurnUpdate() if dice.random() < 0.7 else None,
+        should_stop_after_turn=lambda context: dice.random() < 0.15,
+        limits=dice.choice([None, None, Limits(turns=2), Limits(turns=4)]),
+    )
+    modes = {name: dice.choice(["all", "one-at-a-time"]) for name in ("steering_mode", "follow_up_mode")}
+    return agent_with(*replies, *["the end"] * 60, tools=[tool()], config=config, **modes)
+
+
+def begin_a_run(dice: random.Random, agent: Agent, prompt: str) -> None:
+    how = dice.randrange(3)
+    if how == 0:
+        agent.continue_()
+    elif how == 1:
+        agent.prompt(prompt)
+    else:
+        list(agent.stream(prompt))
+
+
+def test_each_message_waits_or_was_delivered_once_whatever_ends_the_runs() -> None:
+    dice = random.Random(3)
+    for _ in range(150):
+        agent = unlucky_agent(dice)
+        mishaps = Mishaps(dice, agent)
+        agent.subscribe(mishaps)
+        for number in range(5):
+            mishaps.may_interrupt = True
+            try:
+                begin_a_run(dice, agent, f"p{number}")
+            except (KeyboardInterrupt, NothingToContinueError):
+                pass
+            status = agent.status()
+            waiting = [message.content for message in status.steering_queue + status.follow_up_queue]
+            delivered = [text for text in said(agent) if text.startswith("q")]
+            assert sorted(delivered + waiting) == sorted(mishaps.queued)
+            assert transcript_problems(agent.messages) == []
