@@ -54,12 +54,14 @@ def read_whole(document: Any, incoming: Incoming, assembler: Assembler) -> Event
 class _Item:
     """What has come of one item."""
 
-    __slots__ = ("arguments", "begun", "is_call", "part", "parts", "pieces")
+    __slots__ = ("arguments", "begun", "call_id", "ended", "is_call", "part", "parts", "pieces")
 
     def __init__(self) -> None:
         # The keys of the parts that deltas have begun; a reasoning item is one part, whose key is the item's.
         self.begun: set[Hashable] = set()
         self.is_call = False
+        self.call_id = ""
+        self.ended = False
         # The arguments of a call: what came in deltas, and what they were last said to be as a whole.
         self.pieces: list[str] = []
         self.arguments = ""
@@ -133,12 +135,24 @@ class _Reader:
 
     def _added(self, event: Mapping[str, Any]) -> Events:
         item = event.get("item")
-        if not isinstance(item, dict) or item.get("type") != "function_call":
+        if not isinstance(item, dict):
             return ()
-        key = _key(event)
+        key, id = _key(event), _call_id(item)
+        events = self._make_room(key, id)
+        if item.get("type") != "function_call":
+            return events
         known = self._item(key)
-        known.is_call, known.arguments = True, _arguments(item)
-        return self._assembler.tool_call(key, id=_call_id(item), name=_string(item, "name"))
+        known.is_call, known.call_id, known.arguments = True, id, _arguments(item)
+        return (*events, *self._assembler.tool_call(key, id=id, name=_string(item, "name")))
+
+    def _make_room(self, key: Hashable, call_id: str) -> Events:
+        """Forget an item in whose place another one begins: some servers count every item as the same one."""
+        known = self._items.get(key)
+        if known is None or not (known.ended or (known.is_call and known.call_id != call_id)):
+            return ()
+        events = self._end_call(key, known) if known.is_call else ()
+        del self._items[key]
+        return events
 
     def _delta(self, kind: str, event: Mapping[str, Any]) -> Events:
         delta = event.get("delta")
@@ -175,6 +189,7 @@ class _Reader:
         """Take an item as it is in the end."""
         self._finished += 1
         known = self._item(key)
+        known.ended = True
         match item.get("type"):
             case "message":
                 return self._message(key, item, known)

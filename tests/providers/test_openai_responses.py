@@ -778,6 +778,31 @@ def test_the_arguments_as_a_whole_give_what_no_delta_gave(
     assert (call.id, call.name, call.arguments, call.partial_json) == ("c1", "read", arguments, raw)
 
 
+@pytest.mark.parametrize("deltas", [True, False])
+@pytest.mark.parametrize("ends", [True, False])
+def test_items_that_are_all_counted_as_the_same_one_are_told_apart(deltas: bool, ends: bool) -> None:
+    def spoken(text: str) -> list[Any]:
+        message = {"type": "message", "role": "assistant"}
+        delta = item("output_text.delta", 0, content_index=0, delta=text)
+        done = item("output_item.done", 0, item={**message, "content": [{"type": "output_text", "text": text}]})
+        return [item("output_item.added", 0, item={**message, "content": []}), *([delta] if deltas else []), done]
+
+    def called(id: str, arguments: str) -> list[Any]:
+        call = {"type": "function_call", "call_id": id, "name": "read"}
+        delta = item("function_call_arguments.delta", 0, delta=arguments)
+        whole = item("function_call_arguments.done", 0, arguments=arguments)
+        done = item("output_item.done", 0, item={**call, "arguments": arguments})
+        begun = item("output_item.added", 0, item={**call, "arguments": ""})
+        return [begun, begun, *([delta] if deltas else []), whole, *([done] if ends else [])]
+
+    message = RESPONSES.read(
+        *spoken("one"), *called("c1", '{"n":1}'), *called("c2", '{"n":2}'), *spoken("two"), completed()
+    )
+
+    assert [block.text for block in message.content if isinstance(block, TextContent)] == ["one", "two"]
+    assert [(call.id, call.arguments) for call in message.tool_calls] == [("c1", {"n": 1}), ("c2", {"n": 2})]
+
+
 def test_arguments_told_before_the_end_of_their_item_count_where_that_has_none() -> None:
     message = RESPONSES.read(
         item("output_item.added", 0, item={**CALL, "arguments": ""}),
