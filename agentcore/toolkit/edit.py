@@ -193,8 +193,10 @@ def _input(params: dict[str, Any]) -> EditToolInput:
     if edits and (find or replacement):
         raise Refusal("Give either `find` and `replacement` or `edits`, not both. Nothing was changed.")
     if edits:
-        # Models fill what they do not use with empty text.
-        return EditToolInput(path, edits=[_edit(edit, f"edits[{number}]") for number, edit in enumerate(edits)])
+        # Models fill what they do not use with empty text; and they say once what is to hold for every edit.
+        common = {"replace_all": replace_all}
+        given = [{**common, **edit} if isinstance(edit, dict) else edit for edit in edits]
+        return EditToolInput(path, edits=[_edit(edit, f"edits[{number}]") for number, edit in enumerate(given)])
     edit = _edit({"find": find, "replacement": replacement, "replace_all": replace_all}, "")
     return EditToolInput(path, edit.find, edit.replacement, edit.replace_all)
 

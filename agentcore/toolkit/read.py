@@ -191,15 +191,10 @@ class _Read:
             return failed(str(refusal))
 
     def _input(self, params: dict[str, Any], context: Any, signal: AbortSignal) -> ReadToolInput:
-        path, offset, limit = params.get("path"), params.get("offset"), params.get("limit")
-        if not isinstance(path, str):
-            raise Refusal("`path` is missing. Give the path of the file to read.")
-        for name, value in (("offset", offset), ("limit", limit)):
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-                raise Refusal(f"`{name}` is a whole number from 1, not {value!r}.")
-        what = ReadToolInput(path, offset, limit)
+        path: Any = params.get("path")
+        what = _checked(ReadToolInput(path, params.get("offset"), params.get("limit")))
         if self.options.prepare is not None:
-            what = call_hook("prepare", self.options.prepare, ReadToolInput, what, context, signal) or what
+            what = _checked(call_hook("prepare", self.options.prepare, ReadToolInput, what, context, signal) or what)
         return what
 
     def _image(self, target: Target, file: BufferedReader, size: int, mime_type: str, context: Any) -> AgentToolResult:
@@ -256,6 +251,17 @@ class _Read:
         if notes:
             text = f"{text}{'' if text.endswith(LINE_END) else LINE_END}{LINE_END}[{' '.join(notes)}]"
         return AgentToolResult(text, ReadToolDetails(size, truncation is not None, target.path, truncation))
+
+
+def _checked(what: ReadToolInput) -> ReadToolInput:
+    """Return what to read if it can be that: the types are what a model or a hook has made of them."""
+    if not isinstance(what.path, str):
+        raise Refusal("`path` is missing. Give the path of the file to read.")
+    numbers: dict[str, Any] = {"offset": what.offset, "limit": what.limit}
+    for name, value in numbers.items():
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            raise Refusal(f"`{name}` is a whole number from 1, not {value!r}.")
+    return what
 
 
 def _image_type(sample: bytes) -> str | None:

@@ -391,6 +391,16 @@ def test_an_edit_of_several_can_replace_all(edit) -> None:
     assert edit(b"a a c\n", edits=edits)[1] == b"b b d\n"
 
 
+def test_what_is_said_once_about_all_places_holds_for_every_edit_that_does_not_say_otherwise(edit, text_of) -> None:
+    _, after = edit(b"a b a b\n", edits=several(("a", "c"), ("b", "d")), replace_all=True)
+    assert after == b"c d c d\n"
+
+    own = [{"find": "a", "replacement": "c", "replace_all": False}]
+    result, after = edit(b"a a\n", edits=own, replace_all=True)
+    assert after == b"a a\n"
+    assert "occurs 2 times" in text_of(result)
+
+
 def test_unused_arguments_that_models_fill_with_nothing_do_no_harm(edit) -> None:
     assert edit(b"a\n", find="", replacement="", edits=several(("a", "b")))[1] == b"b\n"
     assert edit(b"a\n", find="a", replacement="b", edits=[], replace_all=None)[1] == b"b\n"

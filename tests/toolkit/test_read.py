@@ -9,6 +9,7 @@ import sys
 import unicodedata
 from pathlib import Path
 
+import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -649,6 +650,18 @@ def test_nothing_is_read_when_prepare_fails(use, text_of, tmp_path: Path) -> Non
         assert result.is_error
         assert "`prepare`" in text_of(result)
         assert "secret" not in text_of(result)
+
+
+@pytest.mark.parametrize("change", [{"offset": -5}, {"offset": 0}, {"limit": -1}, {"limit": 0}, {"path": None}])
+def test_nothing_is_read_when_prepare_asks_for_what_there_cannot_be(
+    use, text_of, tmp_path: Path, change: dict[str, object]
+) -> None:
+    (tmp_path / "a.txt").write_text("secret\n")
+    tool = create_read_tool(ReadToolOptions(prepare=lambda what, *_: attrs.evolve(what, **change), cwd=tmp_path))
+    result = use(tool, path="a.txt")
+
+    assert result.is_error
+    assert f"`{next(iter(change))}` is" in text_of(result)
 
 
 # --- the tool itself ---
