@@ -208,8 +208,9 @@ def _key_provider(adapter: Adapter, model: Model) -> str:
 
 def api_key(options: StreamOptions, provider: str) -> str | None:
     """Return the key to use: the one that was given, else the first that a variable of this provider holds."""
-    if options.api_key:
-        return options.api_key
+    given = (options.api_key or "").strip()
+    if given:
+        return given
     names = KEY_VARIABLES.get(provider, ())
     return next((key for name in names if (key := os.environ.get(name, "").strip())), None)
 

@@ -16,8 +16,8 @@ What it gives:
   provider, api and model; otherwise thinking as text (left out when it was redacted) and nothing signed;
 - no text that is blank, unless it is signed; no lone surrogates; call arguments and blocks of the provider that JSON can
   hold, `{}` for arguments that could not be read;
-- for a model without image input a short note in the place of each image. Images in an assistant message are only left
-  to the model that made them.
+- for a model without image input a short note in the place of each image, as for an image of a type that the API does
+  not take. Images in an assistant message are only left to the model that made them.
 
 Nothing the caller gave is changed; what needs no change is passed on as it is.
 """
@@ -88,16 +88,18 @@ def replayable(
     api: str | None = None,
     ids: IdRule | None = None,
     tool_names: Iterable[str] = (),
+    image_types: frozenset[str] | None = None,
     memo: dict[str, Any] | None = None,
 ) -> list[ReplayMessage]:
     """Return the messages as a request to `model` over `api` (the model's, when left out) can hold them.
 
     `tool_names` are the names the request declares; a call of any other tool is renamed if its name has characters
-    that no API takes. Messages of other classes than the three a model understands are left out. With the `memo` of the
+    that no API takes. `image_types` are the media types that the API takes, `None` for any. Messages of other classes than the three a model understands are left out. With the `memo` of the
     request before, only messages that came after it are looked at: the same objects give the same objects again.
     """
     rule, names = IdRule() if ids is None else ids, frozenset(tool_names)
-    key = ((model.provider, model.api if api is None else api, model.id), "image" in model.input, rule, names)
+    types = image_types if "image" in model.input else frozenset[str]()
+    key = ((model.provider, model.api if api is None else api, model.id), types, rule, names)
     memo = {} if memo is None else memo
     known, given = memo.get("replay"), list(messages)
     if not isinstance(known, _Transcript) or known.key != key or not known.is_beginning_of(given):
@@ -149,7 +151,7 @@ def _forget_what_is_no_longer_sent(memo: dict[str, Any]) -> None:
         memo["written"] = _Kept(kept.model, {}, kept.entries)
 
 
-_Key = tuple[tuple[str, str, str], bool, IdRule, frozenset[str]]
+_Key = tuple[tuple[str, str, str], frozenset[str] | None, IdRule, frozenset[str]]
 
 
 # --- pairing --------------------------------------------------------------------------------------------------------
@@ -235,10 +237,14 @@ class _Writer:
     """Writes the messages of one request, in order."""
 
     def __init__(
-        self, origin: tuple[str, str, str], reads_images: bool, rule: IdRule, tool_names: frozenset[str]
+        self,
+        origin: tuple[str, str, str],
+        image_types: frozenset[str] | None,
+        rule: IdRule,
+        tool_names: frozenset[str],
     ) -> None:
         self._origin = origin
-        self._reads_images = reads_images
+        self._image_types = image_types
         self._rule = rule
         self._tool_names = tool_names
         self._used: set[str] = set()
@@ -284,8 +290,16 @@ class _Writer:
                     text = clean_text(block.text)
                     blocks.append(block if text is block.text and not block.signature else TextContent(text))
             elif isinstance(block, ImageContent):
-                blocks.append(block if self._reads_images else _note(block))
+                blocks.append(self._image(block))
         return tuple(blocks)
+
+    def _image(self, image: ImageContent) -> ContentBlock:
+        """Return an image, or the note that takes its place."""
+        given, types = image.mime_type, self._image_types
+        kind = "image/jpeg" if given.lower() == "image/jpg" else given.lower()
+        if types is not None and kind not in types:
+            return _note(image, "such " if types else "")
+        return image if kind == given else attrs.evolve(image, mime_type=kind)
 
     def _assistant_content(self, message: AssistantMessage) -> tuple[ContentBlock, ...]:
         same = (message.provider, message.api, message.model) == self._origin
@@ -299,7 +313,7 @@ class _Writer:
                     if isinstance(data, dict):
                         blocks.append(block if data == block.data else attrs.evolve(block, data=data))
             elif isinstance(block, ImageContent):
-                blocks.append(block if same and self._reads_images else _note(block))
+                blocks.append(self._image(block) if same else _note(block))
             elif isinstance(block, ThinkingContent):
                 if same:
                     if block.signature or block.thinking.strip():
@@ -335,8 +349,8 @@ class _Writer:
         return id
 
 
-def _note(image: ImageContent) -> TextContent:
-    return TextContent(f"[an image ({image.mime_type}) was left out: this model does not read images]")
+def _note(image: ImageContent, which: str = "") -> TextContent:
+    return TextContent(f"[an image ({image.mime_type}) was left out: this model does not read {which}images]")
 
 
 def _rewritten(wanted: str, number: int, rule: IdRule) -> str:

@@ -38,6 +38,7 @@ _BINDING = "thinking-binding-controls-2026-08-01"
 _DEFAULT_MAX_TOKENS = 8192
 _LEAST_BUDGET = 1024
 _IDS = IdRule()
+_IMAGE_TYPES = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
 _MARKED_MESSAGES = 2  # the API takes four marks in all: tools, system and these
 _BEFORE_THE_FIRST = "(The conversation begins here.)"
 
@@ -170,7 +171,9 @@ def _marked(block: dict[str, Any], mark: dict[str, Any] | None) -> dict[str, Any
 def _messages(model: Model, context: ModelContext, mark: dict[str, Any] | None) -> list[dict[str, Any]]:
     names = [tool.name for tool in context.tools]
     memo = context.memo
-    replayed = replayable(context.messages, model, api=API, ids=_IDS, tool_names=names, memo=memo)
+    replayed = replayable(
+        context.messages, model, api=API, ids=_IDS, tool_names=names, image_types=_IMAGE_TYPES, memo=memo
+    )
     written: list[dict[str, Any]] = []
     open_user: list[Fragment] | None = None  # the content of the last message, if more may be added to it
     for message in written_once(memo, model, replayed, _written):

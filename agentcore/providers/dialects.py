@@ -45,6 +45,10 @@ def _words(value: Iterable[str]) -> tuple[str, ...]:
     return tuple(value)
 
 
+def _types(value: Iterable[str] | None) -> frozenset[str] | None:
+    return None if value is None else frozenset(value)
+
+
 def _as_ids(value: IdRule | Mapping[str, Any]) -> IdRule:
     return value if isinstance(value, IdRule) else IdRule(**value)
 
@@ -70,6 +74,7 @@ class Dialect(Record):
     - `cache_control_for`: beginnings of ids of models whose prompts are cached where a mark says so.
     - `session_header`: a header that takes `session_id`, to reach the server that has the conversation cached.
     - `tool_ids`: which tool-call ids are accepted.
+    - `image_types`: the media types of images that are accepted, `None` for whatever there is.
     - `tool_result_name`: whether a tool's result repeats its name.
     - `assistant_after_tool`: whether a user message may not follow a tool's result.
     - `metadata`: whether `metadata` is understood.
@@ -91,6 +96,7 @@ class Dialect(Record):
     cache_control_for: tuple[str, ...] = attrs.field(default=(), converter=_words)
     session_header: str | None = None
     tool_ids: IdRule = attrs.field(default=IdRule("!-~", 40), converter=_as_ids)
+    image_types: frozenset[str] | None = attrs.field(default=None, converter=_types)
     tool_result_name: bool = False
     assistant_after_tool: bool = False
     metadata: bool = True
@@ -99,6 +105,9 @@ class Dialect(Record):
 
 
 GENERIC = Dialect()
+
+_IMAGES = ("image/png", "image/jpeg", "image/webp")
+_IMAGES_AND_GIF = (*_IMAGES, "image/gif")
 
 _THINKING = _switch("thinking", {"type": "enabled"}, {"type": "disabled"})
 
@@ -111,6 +120,7 @@ DIALECTS: tuple[Dialect, ...] = (
         openai_efforts=True,
         reasoning_field=None,
         prompt_cache=True,
+        image_types=_IMAGES_AND_GIF,
     ),
     Dialect(
         name="azure",
@@ -120,6 +130,7 @@ DIALECTS: tuple[Dialect, ...] = (
         openai_efforts=True,
         reasoning_field=None,
         prompt_cache=True,
+        image_types=_IMAGES_AND_GIF,
         key_header="api-key",
     ),
     Dialect(
@@ -133,6 +144,7 @@ DIALECTS: tuple[Dialect, ...] = (
         cache_control_for=("anthropic/",),
         # Behind it may be anybody, the strictest included.
         tool_ids=IdRule("a-zA-Z0-9_-", 40),
+        image_types=_IMAGES_AND_GIF,
     ),
     Dialect(
         name="groq",
@@ -158,6 +170,7 @@ DIALECTS: tuple[Dialect, ...] = (
         levels=_efforts("high high high high high high"),
         reasoning_field="content",
         tool_ids=IdRule("a-zA-Z0-9", 9, exact=True),
+        image_types=_IMAGES_AND_GIF,
         tool_result_name=True,
         assistant_after_tool=True,
     ),
@@ -167,6 +180,7 @@ DIALECTS: tuple[Dialect, ...] = (
         max_tokens_field="max_completion_tokens",
         levels={},  # its models think by themselves, and all but one refuse to be told how much
         session_header="x-grok-conv-id",
+        image_types=("image/png", "image/jpeg"),
         metadata=False,
     ),
     Dialect(
@@ -174,6 +188,7 @@ DIALECTS: tuple[Dialect, ...] = (
         hosts=("generativelanguage.googleapis.com",),
         levels=_efforts("minimal low medium high high high"),
         reasoning_field=None,
+        image_types=(*_IMAGES, "image/heic", "image/heif"),
         metadata=False,
     ),
     Dialect(name="zai", hosts=("api.z.ai", "open.bigmodel.cn"), levels=_THINKING, metadata=False),

@@ -32,6 +32,7 @@ API = "google-generative-ai"
 
 _HOSTS = {"generativelanguage.googleapis.com": "google"}
 _IDS = IdRule()
+_IMAGE_TYPES = frozenset(("image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"))
 _BEFORE_THE_FIRST = "(The conversation begins here.)"
 # What the API's documentation names for calls of transcripts that lost their signatures, or never had any.
 _NO_SIGNATURE = "skip_thought_signature_validator"
@@ -135,7 +136,9 @@ def _thinking(model: Model, options: StreamOptions) -> dict[str, Any]:
 def _contents(model: Model, context: ModelContext) -> list[dict[str, Any]]:
     names = [tool.name for tool in context.tools]
     memo = context.memo
-    replayed = replayable(context.messages, model, api=API, ids=_IDS, tool_names=names, memo=memo)
+    replayed = replayable(
+        context.messages, model, api=API, ids=_IDS, tool_names=names, image_types=_IMAGE_TYPES, memo=memo
+    )
     contents: list[dict[str, Any]] = []
     # What cannot be inside the results of a turn's calls comes after all of them: none may stand between two results.
     beside: list[Fragment] = []

@@ -119,7 +119,15 @@ def _messages(model: Model, context: ModelContext, dialect: Dialect, options: St
         written.append({"role": dialect.system_role, "content": clean_text(context.system_prompt)})
     tool_names = [tool.name for tool in context.tools]
     memo = context.memo
-    replayed = replayable(context.messages, model, api=API, ids=dialect.tool_ids, tool_names=tool_names, memo=memo)
+    replayed = replayable(
+        context.messages,
+        model,
+        api=API,
+        ids=dialect.tool_ids,
+        tool_names=tool_names,
+        image_types=dialect.image_types,
+        memo=memo,
+    )
     images: tuple[ImageContent, ...] = ()
     for role, message, attached in written_once(memo, model, replayed, lambda message: _written(message, dialect)):
         if images and role != "tool":

@@ -33,6 +33,7 @@ API = "openai-responses"
 
 _HOSTS = {"api.openai.com": "openai"}
 _IDS = IdRule()
+_IMAGE_TYPES = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
 _COMPAT = {"body", "efforts", "encrypted_reasoning"}
 
 
@@ -111,7 +112,9 @@ def _reasoning(model: Model, options: StreamOptions) -> dict[str, Any]:
 def _input(model: Model, context: ModelContext) -> list[dict[str, Any]]:
     names = [tool.name for tool in context.tools]
     memo = context.memo
-    replayed = replayable(context.messages, model, api=API, ids=_IDS, tool_names=names, memo=memo)
+    replayed = replayable(
+        context.messages, model, api=API, ids=_IDS, tool_names=names, image_types=_IMAGE_TYPES, memo=memo
+    )
     return list(chain.from_iterable(written_once(memo, model, replayed, _written)))
 
 

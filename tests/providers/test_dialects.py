@@ -419,6 +419,28 @@ def test_images_go_in_prompts_and_after_the_results_of_tools() -> None:
     assert sent[4]["content"][1:] == [IMAGE_PART, IMAGE_PART]
 
 
+@pytest.mark.parametrize(
+    ("provider", "refused"),
+    [
+        ("openai", {"image/svg+xml", "image/heic"}),
+        ("openrouter", {"image/svg+xml", "image/heic"}),
+        ("google", {"image/svg+xml", "image/gif"}),
+        ("xai", {"image/svg+xml", "image/heic", "image/gif", "image/webp"}),
+        ("", set()),
+    ],
+)
+def test_images_of_a_type_that_the_server_refuses_are_not_sent(provider: str, refused: set[str]) -> None:
+    types = ("image/png", "image/jpeg", "image/webp", "image/gif", "image/heic", "image/svg+xml")
+    message = UserMessage([ImageContent("AAAA", kind) for kind in types])
+
+    (sent,) = request(message, provider=provider, input=("text", "image"))["messages"]
+
+    assert {kind for kind, part in zip(types, sent["content"], strict=True) if part["type"] == "text"} == refused
+    compat = {"image_types": ["image/bmp"]}
+    (other,) = request(message, provider=provider, input=("text", "image"), compat=compat)["messages"]
+    assert {part["type"] for part in other["content"]} == {"text"}
+
+
 def test_images_at_the_very_end_are_sent_too() -> None:
     messages = [said(ToolCall("c", "f", {})), ToolResultMessage("c", "f", [IMAGE])]
 
@@ -589,6 +611,10 @@ def test_the_key_is_the_one_given_or_that_of_the_providers_variable(monkeypatch:
     assert (
         headers_sent(provider="openai", options=StreamOptions(api_key="sk-given"))["Authorization"] == "Bearer sk-given"
     )
+    blank = StreamOptions(api_key=" \n")
+    assert headers_sent(provider="openai", options=blank)["Authorization"] == "Bearer sk-openai"
+    spaced = StreamOptions(api_key="\tsk-given\r\n")
+    assert headers_sent(provider="openai", options=spaced)["Authorization"] == "Bearer sk-given"
     assert headers_sent(provider="")["Authorization"] is None
     assert headers_sent(provider="mine")["Authorization"] is None
 

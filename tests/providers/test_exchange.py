@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from agentcore import Model, StreamOptions
+from agentcore import (
+    AssistantMessage,
+    ImageContent,
+    Model,
+    StreamOptions,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+)
 from agentcore.providers._exchange import _key_provider
 from agentcore.providers._request import vendor_of
 from agentcore.testing.sse_server import Reply, sse
@@ -87,6 +95,33 @@ def test_a_header_that_is_no_text_is_an_error_that_names_it(wire: Wire, headers:
         assert str(next(iter(headers))) in message.error.message
         assert "five" not in message.error.message
         assert server.requests == ()
+
+
+# --- what no server would take ---
+
+
+@pytest.mark.parametrize(
+    ("wire", "refused"),
+    [
+        (ANTHROPIC, {"image/svg+xml", "image/heic"}),
+        (RESPONSES, {"image/svg+xml", "image/heic"}),
+        (GOOGLE, {"image/svg+xml", "image/gif"}),
+    ],
+    ids=lambda value: value.api if isinstance(value, Wire) else "",
+)
+def test_images_of_a_type_that_the_api_refuses_are_not_sent(wire: Wire, refused: set[str]) -> None:
+    """One such image in a transcript would make every request after it fail."""
+    for kind in ("image/png", "image/jpeg", "image/webp", "image/gif", "image/heic", "image/svg+xml"):
+        model = wire.model(input=("text", "image"))
+        transcript = [
+            UserMessage([ImageContent("AAAA", kind)]),
+            AssistantMessage([ToolCall("c1", "read", {})], stop_reason="tool_use"),
+            ToolResultMessage("c1", "read", [ImageContent("AAAA", kind)]),
+        ]
+
+        text = json.dumps(wire.build(*transcript, model=model))
+
+        assert text.count("AAAA") == (0 if kind in refused else 2)
 
 
 # --- signs of life ---

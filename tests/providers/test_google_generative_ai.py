@@ -297,7 +297,7 @@ def test_hooks_see_the_payload_and_the_response_and_can_replace_the_first() -> N
 # --- requests: messages ---
 
 IMAGE = ImageContent("aGk=", "image/png")
-DRAWING = ImageContent("aGk=", "image/svg+xml")
+DRAWING = ImageContent("aGk=", "image/heic")
 IMAGE_PART = {"inlineData": {"mimeType": "image/png", "data": "aGk="}}
 SKIP = "skip_thought_signature_validator"
 
@@ -346,7 +346,7 @@ def test_images_go_with_prompts_and_inside_of_results() -> None:
     assert one["functionResponse"]["parts"] == [IMAGE_PART]
     assert "parts" not in two["functionResponse"]
     assert "read" in word["text"]
-    assert beside["inlineData"]["mimeType"] == "image/svg+xml"
+    assert beside["inlineData"]["mimeType"] == "image/heic"
 
 
 @pytest.mark.parametrize("then", [(), (UserMessage("and?"),), (AssistantMessage([TextContent("Well.")]),)])

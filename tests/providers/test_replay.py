@@ -299,6 +299,40 @@ def test_images_become_a_note_for_a_model_that_does_not_read_them() -> None:
     assert [message.content for message in replayed] == [(note,), (note, call("c")), (note,)]
 
 
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        ("image/png", "image/png"),
+        ("image/PNG", "image/png"),
+        ("image/jpg", "image/jpeg"),
+        ("image/jpeg", "image/jpeg"),
+        ("image/svg+xml", None),
+        ("", None),
+    ],
+)
+def test_images_of_a_type_that_the_api_does_not_take_become_a_note(given: str, sent: str | None) -> None:
+    image = ImageContent("AAAA", given)
+    messages = [UserMessage([image]), said(image, call("c")), ToolResultMessage("c", "f", image)]
+
+    replayed = replayable(messages, MODEL, image_types=frozenset(("image/png", "image/jpeg")))
+    blind = replayable(messages, BLIND, image_types=frozenset(("image/png", "image/jpeg")))
+
+    note = TextContent(f"[an image ({given}) was left out: this model does not read such images]")
+    shown = note if sent is None else ImageContent("AAAA", sent)
+    assert [message.content for message in replayed] == [(shown,), (shown, call("c")), (shown,)]
+    assert "does not read images" in blind[0].content[0].text  # type: ignore[union-attr]
+    assert (replayed[0].content[0] is image) is (given == sent)
+
+
+def test_a_memo_of_other_types_of_images_is_not_gone_on_with() -> None:
+    memo: dict[str, Any] = {}
+    messages = [UserMessage([ImageContent("AAAA", "image/gif")])]
+
+    replayable(messages, MODEL, image_types=frozenset(("image/png",)), memo=memo)
+
+    assert replayable(messages, MODEL, memo=memo) == messages
+
+
 def test_an_image_a_model_made_goes_back_to_that_model_only() -> None:
     image = ImageContent("AAAA", "image/png")
 
