@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from agentcore.toolkit import (
     BashToolOptions,
@@ -42,9 +44,7 @@ def edit(root: Path, path: str) -> AgentToolResult:
 ATTEMPTS = [read, write, edit]
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    """A root with links that lead out of it and links that do not, and things outside that nobody may touch."""
+def make_root(tmp_path: Path) -> Path:
     root = tmp_path / "root"
     (root / "inner" / "deep").mkdir(parents=True)
     for folder in (root, root / "inner", tmp_path / "outside", tmp_path / "root-evil"):
@@ -62,14 +62,22 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A root with links that lead out of it and links that do not, and things outside that nobody may touch."""
+    return make_root(tmp_path)
+
+
+def beside(root: Path) -> dict[str, str]:
+    """Return all files beside the root, with their content."""
+    files = [path for path in root.parent.rglob("*") if root not in path.parents and path.is_file()]
+    return {str(path): path.read_text() for path in files}
+
+
+@pytest.fixture
 def outside(root: Path) -> Callable[[], dict[str, str]]:
     """`outside()` returns all files beside the root, with their content."""
 
-    def outside() -> dict[str, str]:
-        beside = [path for path in root.parent.rglob("*") if root not in path.parents and path.is_file()]
-        return {str(path): path.read_text() for path in beside}
-
-    return outside
+    return lambda: beside(root)
 
 
 ESCAPES = [
@@ -159,6 +167,36 @@ def test_every_spelling_of_a_path_inside_works(root: Path, attempt: Attempt, pat
     # The root may be spelled one way in the options and another way in the path.
     if absolute:
         assert not read(given, path.format(root=root)).is_error
+
+
+SEGMENTS = ["", ".", "..", "inner", "deep", "file.txt", "new", "to_outside", "file_link", "dangling", "chain", "up"]
+SEGMENTS += ["inside_link", "back", "relative_link", "root", "outside", "root-evil", "circle", "é", "e\u0301"]
+
+
+@settings(max_examples=60)
+@given(segments=st.lists(st.sampled_from(SEGMENTS), min_size=1, max_size=6), absolute=st.booleans())
+def test_any_path_is_refused_or_allowed_for_where_it_really_leads(
+    tmp_path_factory: pytest.TempPathFactory, segments: list[str], absolute: bool
+) -> None:
+    root = make_root(tmp_path_factory.mktemp("paths"))
+    (root / "circle").symlink_to("circle")
+    (root / "é").write_text("content")
+    before = beside(root)
+    path = os.path.join(root if absolute else "", *segments)
+    real = Path(os.path.realpath(root / path))
+    inside = real == root or root in real.parents
+    found = read(root, path)
+    if inside and real.is_file():
+        assert text_of_result(found) == "content"
+    elif real.name != "e\u0301":  # which looks the same as the other one, and so may be found
+        assert found.is_error
+    changed, written = edit(root, path), write(root, path)
+
+    assert beside(root) == before
+    assert written.is_error or real.read_text() == "changed"
+    if not inside:
+        assert changed.is_error
+        assert "is outside the folder" in text_of_result(written)
 
 
 def test_new_files_and_folders_are_made_inside(root: Path) -> None:
