@@ -457,6 +457,8 @@ def message_item(*texts: str, **more: Any) -> dict[str, Any]:
         (completed("failed", error={"code": "server_error", "message": "broke"}), "error", "failed", "overloaded"),
         (completed("failed", error={"code": "rate_limit_exceeded", "message": "m"}), "error", "failed", "rate_limit"),
         (completed("failed", error=None), "error", "failed", "protocol"),
+        (completed("incomplete", error={"code": "server_error", "message": "m"}), "error", "incomplete", "overloaded"),
+        (completed("completed", error={"code": "server_error", "message": "m"}), "stop", "completed", None),
         (("x", {"type": "response.completed"}), "stop", "completed", None),
         (
             ("x", {"type": "response.completed", "response": {"status": "cancelled"}}),
@@ -474,6 +476,13 @@ def test_how_a_response_ends(end: Any, stop_reason: str, raw: str | None, kind: 
     assert message.raw_stop_reason == (raw or f"incomplete:{details['reason']}")
     assert message.text == "so far"
     assert (message.error.kind if message.error else None) == kind
+
+
+def test_a_failure_without_an_error_is_told_as_one() -> None:
+    message = read(completed("failed", error=None))
+
+    assert message.error is not None
+    assert "the response failed" in message.error.message
 
 
 def test_the_error_of_a_failed_response_is_told() -> None:
@@ -515,6 +524,15 @@ def test_caches_and_reasoning_are_counted_apart() -> None:
     cost = {"input": 0.1, "output": 5.0, "cache_read": 0.08, "cache_write": 0.2, "total": 5.38}
     assert message.usage == Usage(100_000, 500_000, 800_000, 100_000, 400_000, cost=cost)
     assert message.usage.total_tokens == 1_500_000
+
+
+def test_more_from_the_cache_than_was_sent_leaves_nothing_and_not_less() -> None:
+    usage = {"input_tokens": 10, "input_tokens_details": {"cached_tokens": 12}, "output_tokens": 1}
+
+    counted = read(completed(usage=usage)).usage
+
+    assert counted is not None
+    assert (counted.input, counted.cache_read) == (0, 12)
 
 
 @pytest.mark.parametrize("usage", [None, [], {}, {"output_tokens": -1}, {"input_tokens_details": 5}])
@@ -666,6 +684,15 @@ def test_parts_that_are_not_counted_are_one() -> None:
     )
 
     assert message.content == (TextContent("one"),)
+
+
+@pytest.mark.parametrize("content", [None, "text", 5, {}, [None, "text", 5]])
+def test_a_message_whose_content_is_odd_at_its_end_keeps_what_came(content: Any) -> None:
+    done = {"type": "message", "role": "assistant", "content": content}
+
+    message = read(text("so far"), item("output_item.done", 0, item=done), completed())
+
+    assert (message.text, message.error) == ("so far", None)
 
 
 def test_a_refusal_is_text() -> None:
