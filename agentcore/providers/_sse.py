@@ -7,8 +7,9 @@ are for clients that reconnect; they are read and forgotten.
 Two deviations, because providers need them: the standard throws away an event that the end of the stream cuts off before
 its blank line, but real servers end their body right after the last `data` line. `SseDecoder.close()` therefore gives
 that event. If the cut went through the data itself, the JSON in it does not parse, and the reader of the JSON says so.
-The other one: a field `error`, by which older builds of llama.cpp tell what stopped them, is an event of that name. As
-the unknown field that it is, the `[DONE]` after it would make a success of the response.
+The other one: a field `error`, by which older builds of llama.cpp tell what stopped them, is an event of that name, and
+so is the bare JSON of an error, which other local servers and gateways write into a stream that has begun. As the unknown
+fields that they are, the `[DONE]` after them would make a success of the response.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ SseEvent = tuple[str, str]
 """The name of an event (`message` if it has none) and its data."""
 
 _BLOCK_END = b"\n\n"
+_BARE_ERROR = '{"error"'
 
 
 class SseDecoder:
@@ -142,6 +144,6 @@ def _events_by_line(block: str) -> Iterator[SseEvent]:
             data.append(value)
         elif field == "event":
             name = value
-        elif field == "error":
-            name = field
-            data.append(value)
+        elif field in ("error", _BARE_ERROR):
+            name = "error"
+            data.append(line if field == _BARE_ERROR else value)

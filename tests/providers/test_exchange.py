@@ -124,6 +124,21 @@ def test_images_of_a_type_that_the_api_refuses_are_not_sent(wire: Wire, refused:
         assert text.count("AAAA") == (0 if kind in refused else 2)
 
 
+# --- errors beside the stream ---
+
+
+@each_wire
+@pytest.mark.parametrize("after", [b"", b"\ndata: [DONE]\n\n"], ids=["the end", "the mark of the end"])
+def test_the_bare_json_of_an_error_in_a_stream_is_told(wire: Wire, after: bytes) -> None:
+    said = b'{"error":{"message":"the model runner has stopped","type":"api_error"}}\n'
+
+    message = message_of(wire.events(sse(*wire.turn[:4]) + said + after))
+
+    assert message.stop_reason == "error"
+    assert message.error is not None
+    assert "the model runner has stopped" in message.error.message
+
+
 # --- signs of life ---
 
 

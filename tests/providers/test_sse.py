@@ -172,6 +172,16 @@ def test_the_field_error_of_older_local_servers_is_an_event_of_that_name() -> No
     ]
 
 
+def test_the_bare_json_of_an_error_is_an_event_of_that_name() -> None:
+    body = b'data: a\n\n{"error":{"message":"stopped"}}\n\n{"other": 1}\n\ndata: [DONE]\n\n'
+
+    assert list(read_events([body])) == [
+        ("message", "a"),
+        ("error", '{"error":{"message":"stopped"}}'),
+        ("message", "[DONE]"),
+    ]
+
+
 def test_only_one_space_after_the_colon_is_left_out() -> None:
     assert decoded([b"data:  x\ndata: \ndata:\ndata\n\n"]) == [("message", " x\n\n\n")]
 
