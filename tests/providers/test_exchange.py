@@ -139,6 +139,18 @@ def test_the_bare_json_of_an_error_in_a_stream_is_told(wire: Wire, after: bytes)
     assert "the model runner has stopped" in message.error.message
 
 
+@each_wire
+@pytest.mark.parametrize("kind", [{"type": "error"}, {}], ids=["named", "bare"])
+def test_nothing_after_an_error_counts(wire: Wire, kind: dict[str, Any]) -> None:
+    error = {**kind, "error": {"type": "overloaded_error", "message": "busy"}}
+
+    message = wire.read(error, *wire.turn)
+
+    assert message.error is not None
+    assert (message.error.kind, message.content) == ("overloaded", ())
+    assert "busy" in message.error.message
+
+
 # --- signs of life ---
 
 
