@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentcore.abort import AbortController
-from agentcore.toolkit import BashToolOptions, create_bash_tool
+from agentcore.toolkit import BashToolOptions, _process, create_bash_tool
 from agentcore.toolkit._escaped import Escaped
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="such processes can be found on Linux only")
@@ -68,7 +68,10 @@ def test_it_is_found_whatever_environment_the_command_was_given(use, ends, appea
     assert ends(int(appears(pid)))
 
 
-def test_it_is_asked_first_and_has_the_time_to_clean_up(use, ends, appears, tmp_path: Path) -> None:
+def test_it_is_asked_first_and_has_the_time_to_clean_up(
+    use, ends, appears, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_process, "KILL_DELAY", 2.0)  # on a busy machine too
     pid, cleaned = tmp_path / "pid", tmp_path / "cleaned"
     script = f"trap 'sleep 0.05; echo cleaned >> {cleaned}; exit' TERM; " + STUBBORN.partition("; ")[2]
     run_and_abort(use, command_of("as an orphan", script, pid), lambda: appears(pid))

@@ -231,3 +231,22 @@ def test_line_numbers_alone_are_not_taken_for_numbered_lines(find: str) -> None:
         find_matches("some\n\ntext\n", [Edit(find, "x")], "file")
 
     assert "line numbers at the beginning" not in str(refusal.value)
+
+
+def test_the_nearest_lines_begin_where_the_whole_would_though_its_first_line_is_another() -> None:
+    with pytest.raises(Refusal) as refusal:
+        find_matches(
+            "".join(f"line {number}\n" for number in range(1, 10)), [Edit("another\nline  5\nline  6", "x")], "file"
+        )
+
+    lines = str(refusal.value).splitlines()
+    assert [line for line in lines if " | " in line] == ["4 | line 4", "5 | line 5", "6 | line 6"]
+
+
+def test_of_the_line_ends_that_are_replaced_most_decide_and_crlf_when_it_is_half_of_them() -> None:
+    def after(text: str, find: str) -> str:
+        return applied(text, find_matches(text, [Edit(find, "x\ny")], "file"))
+
+    assert after("a\r\nb\nc", "a\nb\nc") == "x\r\ny"
+    assert after("a\r\nb\nc\nd", "a\nb\nc\nd") == "x\ny"
+    assert after("a\nb\r\nc\r\nd", "a\nb\nc\nd") == "x\r\ny"
