@@ -135,6 +135,21 @@ def test_replaced_arguments_may_be_changed_later_without_harm():
     assert sorted(one["n"] for one in params) == [1, 2]
 
 
+@MODES
+def test_replaced_arguments_may_hold_one_value_in_several_places(mode: str):
+    one: dict[str, Any] = {"list": [1, {"deep": True}]}
+    seen: list[Any] = []
+    answer(
+        reply(call("f", id="c1")),
+        "Done.",
+        tools=[tool("f", lambda *given: seen.append(given[1]))],
+        tool_execution=mode,
+        before_tool_call=lambda context, signal: BeforeToolCallResult(args={"a": one, "b": [one, one["list"]]}),
+    )
+    assert seen == [{"a": one, "b": [one, one["list"]]}]
+    assert seen[0]["a"] is not one
+
+
 @pytest.mark.parametrize("args", [{"n": "2"}, {}, {"n": 1, "more": 2}, ["n"], "n", {"n": float("nan")}])
 def test_replaced_arguments_are_validated_and_not_coerced(args: Any):
     played, ran = guarded(lambda context, signal: BeforeToolCallResult(args=args))

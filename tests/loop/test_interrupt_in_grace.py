@@ -43,7 +43,7 @@ def test_an_interrupt_during_the_grace_gives_no_more_of_it_and_answers_every_cal
     messages: list[AgentMessage] = []
     run = new_run(
         AgentContext(tools=tools),
-        AgentLoopConfig(model=scripted_model(), signal=controller.signal, abort_grace=0.3),
+        AgentLoopConfig(model=scripted_model(), signal=controller.signal, abort_grace=60.0),
         emit,
         None,
         model,

@@ -557,6 +557,18 @@ def test_the_stopping_hook_sees_the_context_that_was_just_prepared():
     assert [message.role for message in seen[0].new_messages] == ["user", "assistant"]
 
 
+def test_a_context_that_is_as_long_as_the_one_before_is_seen_all_the_same():
+    seen: list[Any] = []
+
+    def prepare(context: Any, signal: Any) -> AgentLoopTurnUpdate:
+        others = [UserMessage(f"instead of {message.role}") for message in context.context.messages]
+        return AgentLoopTurnUpdate(context=AgentContext("Be kind.", others, [ENDS]))
+
+    answer("Done.", prepare_next_turn=prepare, should_stop_after_turn=seen.append)
+    assert seen[0].context == AgentContext("Be kind.", seen[0].context.messages, [ENDS])
+    assert [message.content for message in seen[0].context.messages] == ["instead of user", "instead of assistant"]
+
+
 # --- failed responses and recovery ----------------------------------------------------------------------------------
 
 
@@ -784,6 +796,8 @@ def test_an_abort_answers_the_paused_call():
     assert [(result.tool_call_id, result.is_error) for result in played.results] == [("c1", True), ("c2", False)]
     assert "aborted" in played.results[0].text
     assert played.reason == "aborted"
+    ends = [event.message for event in played.of(MessageEndEvent) if isinstance(event.message, ToolResultMessage)]
+    assert ends == played.results
 
 
 def test_an_abort_after_the_others_were_delivered_still_answers_the_paused_call_in_its_place():
