@@ -166,7 +166,6 @@ DIALECTS: tuple[Dialect, ...] = (
     Dialect(
         name="mistral",
         hosts=("api.mistral.ai",),
-        include_usage=False,  # it always tells, and refuses fields that it does not know
         levels=_efforts("high high high high high high"),
         reasoning_field="content",
         tool_ids=IdRule("a-zA-Z0-9", 9, exact=True),

@@ -534,11 +534,6 @@ def test_mistral_gets_ids_names_and_turns_as_it_insists() -> None:
     assert [message["role"] for message in sent] == ["assistant", "tool", "assistant", "user"]
 
 
-def test_mistral_is_not_asked_for_usage_which_it_refuses_to_be() -> None:
-    assert "stream_options" not in request(provider="mistral")
-    assert "stream_options" in request(provider="mistral", compat={"include_usage": True})
-
-
 def test_mistral_gets_no_turns_that_it_does_not_insist_on() -> None:
     messages = [UserMessage("one"), UserMessage("two"), said(TextContent("three")), UserMessage("four")]
 
