@@ -630,6 +630,16 @@ def test_stop_reasons(reason: str | None, stop_reason: str, kind: str | None) ->
         assert "zzz" in str(message.error_message)
 
 
+@pytest.mark.parametrize("odd", ["", None, 5, ["end_turn"], {"reason": "end_turn"}])
+def test_a_reason_that_is_none_takes_nothing_from_the_one_before(odd: Any) -> None:
+    (change, _), (*_, last) = ended("max_tokens"), ended()
+    again = ("message_delta", {"type": "message_delta", "delta": {"stop_reason": odd}})
+
+    message = read(begun(), *block(0, {"type": "text", "text": "so far"}), change, again, last)
+
+    assert (message.stop_reason, message.raw_stop_reason) == ("length", "max_tokens")
+
+
 def test_a_refusal_keeps_its_explanation() -> None:
     details = {"type": "refusal", "category": "cyber", "explanation": "It could do harm."}
 
