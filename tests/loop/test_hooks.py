@@ -684,6 +684,10 @@ def test_a_listener_that_raises_ends_the_run_with_a_whole_transcript(mode: str, 
     )
     if len(roles) == 2:
         assert played.messages[1].stop_reason == "aborted"
+    failed_at = played.events[-1]
+    if failed_at.type in ("message_start", "message_update") and failed_at.message.role == "assistant":
+        kept = played.messages[-1]
+        assert (kept.role, kept.stop_reason, kept.text) == ("assistant", "aborted", failed_at.message.text)
 
 
 @MODES
