@@ -648,6 +648,15 @@ def test_a_refusal_keeps_its_explanation() -> None:
     assert "It could do harm." in str(message.error_message)
 
 
+def test_thinking_without_text_or_proof_is_no_block() -> None:
+    empty = {"type": "thinking", "thinking": "", "signature": ""}
+    unsaid = ({"type": "thinking_delta", "thinking": ""}, {"type": "signature_delta", "signature": ""})
+
+    message = read(begun(), *block(0, empty), *block(1, empty, *unsaid), *ended())
+
+    assert (message.content, message.stop_reason) == ((), "stop")
+
+
 def test_a_response_may_have_no_block_at_all() -> None:
     message = read(begun(), *ended("stop_sequence", stop_sequence="END"))
 
