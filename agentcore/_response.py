@@ -147,7 +147,8 @@ def _consumed(run: Run, response: Response, iterator: Iterator[StreamEvent]) -> 
                     run.emit(response.start)
                     response.start_is_sent = started = True
             elif kind is RequestRetryEvent:
-                run.emit(event)  # type: ignore[arg-type]
+                # What went out last does not go out again: the same event twice in a row is two events here.
+                run.emit(event if event is not run.last else attrs.evolve(event))  # type: ignore[arg-type]
             else:
                 return _failed(run, f"the stream function yielded {kind.__name__}, which is no stream event")
             if signal.aborted:

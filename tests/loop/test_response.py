@@ -302,6 +302,17 @@ def test_a_retry_is_passed_on_unchanged_before_the_start_and_after_it():
     assert [event for event in played.events if isinstance(event, RequestRetryEvent)] == [before, after]
 
 
+def test_a_retry_that_is_yielded_again_and_again_is_passed_on_each_time():
+    again = RequestRetryEvent(1, 0.5, "busy")
+
+    def stream_fn(model: Any, context: Any, options: Any) -> Iterator[Any]:
+        yield from [again] * 3
+        yield DoneEvent(HELLO)
+
+    played = answer(stream_fn=stream_fn)
+    assert played.of(RequestRetryEvent) == [again] * 3
+
+
 def test_nothing_is_read_after_the_final_event_and_the_iterator_is_closed():
     read: list[str] = []
 
