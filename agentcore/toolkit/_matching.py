@@ -21,6 +21,7 @@ _LINES_NAMED: Final = 20
 _LINES_SHOWN: Final = 12
 _LONGEST_SHOWN: Final = 300
 _LINES_COMPARED: Final = 5_000
+_VOTES_HEARD: Final = 100_000
 
 _LINE_END: Final = re.compile(r"\r\n|\n")
 _BARE_LINE_FEED: Final = re.compile(r"(?<!\r)\n")
@@ -110,7 +111,10 @@ def _matches_of(text: str, edit: Edit, number: int, name: str, given: str) -> li
 
 
 def _places(text: str, find: str, *, overlapping: bool = False) -> Iterator[tuple[int, int]]:
-    if "\n" not in find:
+    with_cr = text.count("\r\n") if "\n" in find else 0
+    if "\n" not in find or with_cr in (0, text.count("\n")):
+        # All line ends are of one kind. A pattern can take time that grows with the square of a text of equal lines.
+        find = ("\r\n" if with_cr else "\n").join(_LINE_END.split(find))
         start = text.find(find)
         while start >= 0:
             yield start, start + len(find)
@@ -180,9 +184,14 @@ def _nearest(lines: list[str], wanted: list[str]) -> tuple[int, int] | None:
     for index, line in enumerate(lines):
         where.setdefault(_squeezed(line), []).append(index)
     begins: Counter[int] = Counter()
-    for index, line in enumerate(wanted):
-        if squeezed := _squeezed(line):
-            begins.update(max(0, place - index) for place in where.get(squeezed, [])[:_LINES_COMPARED])
+    heard = 0
+    known = [(where[line], index) for index, line in enumerate(map(_squeezed, wanted)) if line and line in where]
+    # The rarest lines say most, so that the others may go unheard in a text of very many equal ones.
+    for places, index in sorted(known, key=lambda item: len(item[0])):
+        if heard > _VOTES_HEARD:
+            break
+        heard += len(places)
+        begins.update(max(0, place - index) for place in places[:_LINES_COMPARED])
     if begins:
         most = max(begins.values())
         return min(place for place, votes in begins.items() if votes == most), len(wanted)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from agentcore.toolkit import _matching
 from agentcore.toolkit._diff import unified_diff
 from agentcore.toolkit._matching import Edit, Match, applied, find_matches
 from agentcore.toolkit._results import Refusal
@@ -220,6 +221,35 @@ def test_of_very_many_overlaps_some_are_named_and_the_others_not_looked_into() -
 
     assert str(refusal.value).count("touch the same text") == 20
     assert Searched.searches <= 25
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_texts_with_line_ends_of_one_kind_are_searched_without_patterns(
+    monkeypatch: pytest.MonkeyPatch, line_end: str
+) -> None:
+    # On a text of equal lines a pattern takes as many steps as it has lines, times those of what is looked for.
+    class NoPatterns:
+        @staticmethod
+        def compile(*_args: object) -> None:
+            raise AssertionError("a pattern")
+
+    monkeypatch.setattr(_matching, "re", NoPatterns)
+    text = f"}}{line_end}" * 100_000
+
+    with pytest.raises(Refusal, match="was not found"):
+        find_matches(text, [Edit("}\n" * 3000 + "q", "x")], "file")
+    assert len(find_matches(text, [Edit("}\r\n}\n", "x", True)], "file")) == 50_000
+
+
+def test_of_very_many_equal_lines_the_rarest_say_where_the_whole_would_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_matching, "_VOTES_HEARD", 0)
+    text = "}\n" * 40 + "rare\n" + "}\n" * 40
+    with pytest.raises(Refusal) as refusal:
+        find_matches(text, [Edit("}\n}\n rare\n}\n", "x")], "file")
+
+    assert [line for line in str(refusal.value).splitlines() if " | " in line] == [
+        "39 | }", "40 | }", "41 | rare", "42 | }",
+    ]  # fmt: skip
 
 
 # --- what is said of text that is not there ---
