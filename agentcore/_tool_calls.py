@@ -251,8 +251,10 @@ def _asked(
     if verdict is None:
         return prepared
     if not isinstance(verdict, BeforeToolCallResult):
-        hint = "; it must be a plain function" if coroutine_closed(verdict) else ""
-        wrong = TypeError(f"`before_tool_call` returned {type(verdict).__name__}{hint}")
+        asked = (
+            "it must be a plain function" if coroutine_closed(verdict) else "it returns `BeforeToolCallResult` or None"
+        )
+        wrong = TypeError(f"`before_tool_call` returned {type(verdict).__name__} ({asked})")
         log_failed_call("`before_tool_call`", call, wrong)
         return ImmediateToolCallOutcome(error_result(f"`{call.name}` was not run: {wrong}, so the call is blocked."))
     if verdict.block:

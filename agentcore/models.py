@@ -78,6 +78,15 @@ def _text_or_empty(value: str | None) -> str:
     return "" if value is None else value
 
 
+def _tokens(model: Model, field: attrs.Attribute[Any], value: Any) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"`Model.{field.name}` is a number of tokens or None, not {type(value).__name__}")
+    if value < 1:
+        raise ValueError(f"`Model.{field.name}` is {value!r}; it must be above 0 (None is unknown)")
+
+
 @attrs.frozen(eq=False, repr=False)
 class Model(Record):
     """A model and how to reach it.
@@ -90,15 +99,15 @@ class Model(Record):
     """
 
     id: str = attrs.field(validator=is_a(str))
-    api: str = attrs.field(default="openai-completions", kw_only=True)
-    provider: str = attrs.field(default="", kw_only=True)
+    api: str = attrs.field(default="openai-completions", validator=is_a(str), kw_only=True)
+    provider: str = attrs.field(default="", validator=is_a(str), kw_only=True)
     base_url: str = attrs.field(default="", converter=_text_or_empty, repr=_without_credentials, kw_only=True)
     name: str = attrs.field(default=attrs.Factory(lambda self: self.id, takes_self=True), kw_only=True)
     reasoning: bool = attrs.field(default=False, kw_only=True)
     input: tuple[str, ...] = attrs.field(default=("text",), converter=_as_kinds, kw_only=True)
     cost: dict[str, float] | None = attrs.field(default=None, converter=_as_prices, kw_only=True)
-    context_window: int | None = attrs.field(default=None, kw_only=True)
-    max_tokens: int | None = attrs.field(default=None, kw_only=True)
+    context_window: int | None = attrs.field(default=None, validator=_tokens, kw_only=True)
+    max_tokens: int | None = attrs.field(default=None, validator=_tokens, kw_only=True)
     headers: dict[str, str] = attrs.field(factory=dict, converter=_as_headers, repr=_header_names, kw_only=True)
     compat: dict[str, Any] = attrs.field(factory=dict, converter=_as_dict, kw_only=True)
 

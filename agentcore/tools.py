@@ -308,6 +308,8 @@ def check_unique_names(tools: Iterable[AgentTool | Callable[..., Any]]) -> tuple
 
     Raises `TypeError` for what is no tool, `ValueError` naming a name that is used twice.
     """
+    if isinstance(tools, (str, Mapping)) or not isinstance(tools, Iterable):
+        raise TypeError(f"`tools` is a list of tools, not {type(tools).__name__}")
     checked = tuple(_as_tool(one) for one in tools)
     seen: set[str] = set()
     for one in checked:

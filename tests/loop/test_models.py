@@ -174,3 +174,27 @@ def test_thinking_levels_are_strings() -> None:
     assert pickle.loads(pickle.dumps(ThinkingLevel.MAX)) is ThinkingLevel.MAX
     with pytest.raises(ValueError, match="enormous"):
         ThinkingLevel("enormous")
+
+
+@pytest.mark.parametrize("field", ["context_window", "max_tokens"])
+@pytest.mark.parametrize(
+    ("value", "error", "said"),
+    [
+        ("a", TypeError, "is a number of tokens or None, not str"),
+        (True, TypeError, "is a number of tokens or None, not bool"),
+        (0, ValueError, r"is 0; it must be above 0 \(None is unknown\)"),
+        (-1, ValueError, "is -1; it must be above 0"),
+    ],
+)
+def test_numbers_of_tokens_that_cannot_be_right_are_refused(
+    field: str, value: Any, error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=f"`Model.{field}` {said}"):
+        Model("m", **{field: value})
+    assert getattr(Model("m", **{field: 1}), field) == 1
+
+
+@pytest.mark.parametrize("field", ["api", "provider"])
+def test_names_that_are_no_text_are_refused(field: str) -> None:
+    with pytest.raises(TypeError, match=f"`{field}` is a `str`, not NoneType"):
+        Model("m", **{field: None})  # type: ignore[arg-type]

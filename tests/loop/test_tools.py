@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 import pytest
 
+from agentcore.config import AgentContext
 from agentcore.content import ImageContent, TextContent, ThinkingContent
 from agentcore.messages import Usage, UserMessage
 from agentcore.tools import AgentTool, AgentToolResult, ToolExecutionMode, as_tool_result, check_unique_names
@@ -257,3 +258,9 @@ def test_anything_else_that_a_tool_returns_is_refused_with_its_type(returned: An
         f"a tool returned {type(returned).__name__}; "
         "it must return an `AgentToolResult`, text, a block or a list of blocks"
     )
+
+
+@pytest.mark.parametrize("tools", [print, 5, "bash", {"bash": print}])
+def test_tools_that_are_not_in_a_list_are_refused(tools: Any) -> None:
+    with pytest.raises(TypeError, match=f"`tools` is a list of tools, not {type(tools).__name__}"):
+        AgentContext(tools=tools)
