@@ -68,8 +68,6 @@ class SseDecoder:
         """Take the end of the stream, return the event that it cut off before its blank line, if there is one."""
         rest = b"".join(self._pending)
         self._pending.clear()
-        if self._at_start and rest.startswith(codecs.BOM_UTF8):
-            rest = rest[len(codecs.BOM_UTF8) :]
         self._at_start = False
         return _events(rest)
 

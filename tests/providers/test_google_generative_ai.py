@@ -574,7 +574,15 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize("after", [(), ({"usageMetadata": {"promptTokenCount": 5, "candidatesTokenCount": 2}},)])
+@pytest.mark.parametrize(
+    "after",
+    [
+        (),
+        ({"usageMetadata": {"promptTokenCount": 5, "candidatesTokenCount": 2}},),
+        ({**candidate(), "usageMetadata": {"promptTokenCount": 5, "candidatesTokenCount": 2}},),
+    ],
+    ids=["nothing", "usage", "usage beside an empty candidate"],
+)
 def test_silence_after_a_reason_to_finish_ends_the_answer_of_a_server_that_keeps_the_connection_open(
     after: tuple[Any, ...],
 ) -> None:

@@ -132,10 +132,18 @@ def test_every_shape_of_an_error_body_is_read(status: int, body: Any, expected: 
         ("context_overflow", 413, {"error": {"type": "request_too_large", "message": "Request exceeds the maximum size"}}),
         ("content_filter", 400, {"error": {"message": "x", "code": "content_filter", "innererror": {"code": "ResponsibleAIPolicyViolation"}}}),
         ("content_filter", 403, {"error": {"code": 403, "message": "flagged", "metadata": {"reasons": ["violence"], "flagged_input": "…"}}}),
+        ("authentication", 403, {"error": {"code": 403, "message": "no", "metadata": {"provider_name": "P", "flagged_input": ""}}}),
     ],
 )  # fmt: skip
 def test_kinds_are_told_apart(kind: str, status: int, body: Any) -> None:
     assert of(status, body).kind == kind
+
+
+def test_amazons_word_for_an_error_is_read_from_its_header() -> None:
+    headers = {"x-amzn-errortype": "ThrottlingException:http://internal.amazon.com/coral/"}
+
+    assert error_from_response(503, headers, b"{}", Redactor()).kind == "rate_limit"
+    assert error_from_response(503, {}, b"{}", Redactor()).kind == "overloaded"
 
 
 @pytest.mark.parametrize(

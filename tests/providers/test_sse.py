@@ -150,6 +150,12 @@ def test_an_event_is_given_with_the_byte_that_completes_it() -> None:
     assert decoder.feed(b"\n") == [("message", "1")]
     assert decoder.feed(b"data: 2\n\ndata: 3") == [("message", "2")]
     assert decoder.feed(b"\n\n") == [("message", "3")]
+    assert decoder.feed(b"data: 4\n") == []
+    assert decoder.feed(b"\ndata: 5") == [("message", "4")]
+
+
+def test_an_event_whose_name_is_empty_has_none() -> None:
+    assert list(read_events([b"event: \ndata: 1\n\nevent:\ndata: 2\n\n"])) == [("message", "1"), ("message", "2")]
 
 
 def test_pings_comments_and_foreign_fields_change_nothing() -> None:
