@@ -66,14 +66,15 @@ class Mailbox(Generic[_T]):
             try:
                 item = self._items.popleft()
             except IndexError:
-                left = deadline - monotonic()
-                if left <= 0:
-                    raise Empty from None
-                self._more.acquire(timeout=min(left, longest))
+                pass  # and not waited for here: an interrupt of the wait would be shown as one that came of this error
             else:
                 if self._items:
                     self._wake_another()
                 return item
+            left = deadline - monotonic()
+            if left <= 0:
+                raise Empty
+            self._more.acquire(timeout=min(left, longest))
 
     def empty(self) -> bool:
         """Return whether there was no item just now."""

@@ -254,8 +254,9 @@ class TestMailbox:
 
     def test_ctrl_c_ends_a_wait_on_the_main_thread(self, interrupt_after: Interrupts) -> None:
         interrupt_after(interrupt, 0.02)
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt) as caught:
             Mailbox[None]().get(PATIENCE)
+        assert caught.value.__context__ is None
 
     def test_it_never_sleeps_through_the_handler_that_would_wake_it(self, interrupt_after: Interrupts) -> None:
         mailbox: Mailbox[int] = Mailbox()
