@@ -122,6 +122,16 @@ def test_lines_that_cannot_be_used_are_skipped_and_said_to_be(tmp_path: Path) ->
     assert repr(session.problems[0]) == "SessionProblem(line=5, what='no entry but null; skipped')"
 
 
+@pytest.mark.parametrize("id", [b"5", b"true", b"[]", b'""', b"null"])
+def test_an_entry_whose_id_is_no_text_is_skipped(tmp_path: Path, id: bytes) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(HEADER + b'{"id":%s,"parent_id":null,"timestamp":1,"kind":"branch"}\n' % id + entry("a", None))
+    session = Session.read(path)
+
+    assert [one.id for one in session.entries()] == ["a"]
+    assert [problem.line for problem in session.problems] == [2]
+
+
 def test_a_bad_byte_costs_a_character_and_not_a_message(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(HEADER + entry("a", None, "x" * 1000 + "GOOD").replace(b"GOOD", b"G\xff\xfeD") + entry("b", "a"))

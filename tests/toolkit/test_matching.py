@@ -164,17 +164,40 @@ def patched(text: str, diff: str) -> str:
     return "".join([*after, *pieces[at:]])
 
 
-@given(st.data())
-def test_the_diff_makes_the_new_text_of_the_old_one(data: st.DataObject) -> None:
-    lines = data.draw(st.lists(st.sampled_from(["a", "b", "", "}", "é\u2028\x0c", "c\r"]), max_size=40))
-    text = "\n".join(lines)
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=10)))
-    matches = [
-        Match(start, end, data.draw(st.text(alphabet="ab\n\r", max_size=4)), 0)
-        for start, end in zip(cuts[::2], cuts[1::2], strict=False)
-    ]
+def contexts(diff: str) -> list[tuple[int, int, int, int]]:
+    """Return for each hunk: its first old line, its old lines, and how many it shows before and after the changes."""
+    found = []
+    for hunk in re.split(r"^(?=@@)", diff, flags=re.MULTILINE)[1:]:
+        header, *lines = re.findall(r"[^\n]*\n", hunk)
+        first, count = map(int, re.findall(r"\d+", header)[:2])
+        marks = "".join(line[0] for line in lines if line[0] != "\\")
+        before, after = len(marks) - len(marks.lstrip(" ")), len(marks) - len(marks.rstrip(" "))
+        found.append((first, count, before, after))
+    return found
 
-    assert patched(text, unified_diff(text, matches, "name")) == applied(text, matches)
+
+@given(
+    st.lists(st.sampled_from(["a", "b", "", "}", "é\u2028\x0c", "c\r"]), min_size=12, max_size=40),
+    st.lists(st.tuples(st.floats(0, 1), st.sampled_from(["", "x", "x\ny", "\n\n"])), min_size=1, max_size=8),
+    st.booleans(),
+)
+def test_the_diff_makes_the_new_text_of_the_old_one(
+    lines: list[str], cuts: list[tuple[float, str]], final_end: bool
+) -> None:
+    # Every line is another one, so that what is the same before and after is so for a reason.
+    text = "\n".join(f"{number} {line}" for number, line in enumerate(lines)) + "\n" * final_end
+    places = [(int(share * len(text)), replacement) for share, replacement in sorted(cuts)]
+    matches = [
+        Match(start, end, replacement, 0)
+        for (start, replacement), (end, _) in zip(places[::2], [*places[1::2], (len(text), "")], strict=False)
+    ]
+    diff = unified_diff(text, matches, "name")
+
+    assert patched(text, diff) == applied(text, matches)
+    for first, count, before, after in contexts(diff):
+        # Three lines of context on either side, but for the beginning and the end of the text.
+        assert before == 3 or (before < 3 and first <= 1)
+        assert after == 3 or (after < 3 and first + max(count, 1) - 1 == len(lines))
 
 
 # --- what grows with the square of something ---
