@@ -4,6 +4,7 @@ import faulthandler
 import ipaddress
 import os
 import re
+import signal
 import socket
 import sys
 import threading
@@ -107,6 +108,9 @@ def pytest_configure(config: pytest.Config) -> None:
     global _stderr_fd
     # Capturing is suspended here: a copy of the real stderr shows the dump of a test that hangs.
     _stderr_fd = os.dup(sys.__stderr__.fileno() if sys.__stderr__ else 2)
+    # A shell has what it starts in the background ignore Ctrl-C, which all its children would inherit.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in [name for name in os.environ if OUTSIDE_VARIABLES.fullmatch(name)]:
         del os.environ[name]
     # Child processes import the same package as the tests, whatever folder they run in.

@@ -1,6 +1,7 @@
 """The guards of conftest.py can fail: each is shown a test that breaks it."""
 
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -18,7 +19,12 @@ RunTest = Callable[..., Outcome]
 def run_guarded_test(tmp_path: Path) -> RunTest:
     """Return a function that runs a test's source under a copy of the real conftest.py, in a process of its own."""
 
-    def run(source: str, env: dict[str, str] | None = None, seconds_per_test: int = 120) -> Outcome:
+    def run(
+        source: str,
+        env: dict[str, str] | None = None,
+        seconds_per_test: int = 120,
+        before: Callable[[], object] | None = None,
+    ) -> Outcome:
         conftest = CONFTEST.read_text(encoding="utf-8")
         limit = "SECONDS_PER_TEST = 120\n"
         assert limit in conftest
@@ -35,9 +41,32 @@ def run_guarded_test(tmp_path: Path) -> RunTest:
             capture_output=True,
             text=True,
             timeout=100,
+            preexec_fn=before,
         )
 
     return run
+
+
+def test_tests_that_run_in_the_background_of_a_shell_can_be_interrupted_all_the_same(run_guarded_test: RunTest) -> None:
+    outcome = run_guarded_test(
+        """
+        import signal
+        import subprocess
+        import sys
+
+        import pytest
+
+        def test_here():
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+
+        def test_in_a_child():
+            code = "import signal; signal.raise_signal(signal.SIGINT)"
+            assert subprocess.run([sys.executable, "-c", code], stderr=subprocess.DEVNULL).returncode
+        """,
+        before=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+    )
+    assert outcome.returncode == 0, outcome.stdout
 
 
 def test_a_thread_left_behind_fails_the_test_that_left_it_and_is_named(run_guarded_test: RunTest) -> None:
