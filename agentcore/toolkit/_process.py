@@ -33,6 +33,9 @@ DRAIN_GRACE: Final = 0.5
 KILL_GRACE: Final = 0.1
 """The same after SIGKILL."""
 
+REAP_GRACE: Final = 1.0
+"""Seconds after which it is looked into why a killed process does not end."""
+
 TICK: Final = 0.05
 """Seconds after which the reader looks around, though nothing arrives."""
 
@@ -200,10 +203,25 @@ class _Group:
         except Empty:
             pass
         self.kill()
-        process.wait()
+        self._reap(process)
         self._finished = True
         if self._abandoned:
             self.release()
+
+    def _reap(self, process: subprocess.Popen[bytes]) -> None:
+        while True:
+            try:
+                process.wait(REAP_GRACE)
+            except subprocess.TimeoutExpired:
+                if not self._abandoned:
+                    continue
+                # Either it does not die, or an interrupt has come inside `Popen.poll` and left its lock taken for ever.
+                # Nobody but this thread asks for the process any more.
+                try:
+                    process.returncode = os.waitstatus_to_exitcode(os.waitpid(process.pid, 0)[1])
+                except ChildProcessError:  # reaped before the interrupt came
+                    process.returncode = -signals.SIGKILL
+            return
 
     def kill(self) -> None:
         """End what is left of the group, and what has left it."""

@@ -469,7 +469,8 @@ def test_a_prompt_whose_output_is_read_by_another_program_leaves_the_keyboard_to
         terminal.enter("y")
         screen = terminal.wait_for(lambda screen: screen[-1] == PROMPT)
 
-    assert "I end." in screen
+    # Two programs write to the terminal, so one may begin where the other one has not ended its line.
+    assert any("I end." in line for line in screen)
     assert "  one" in screen
     roles = [message["role"] for message in server.requests[1].json()["messages"]]
     assert roles == ["system", "user", "assistant", "tool"]

@@ -22,7 +22,7 @@ from typing import Any
 from agentcore import _scope
 from agentcore.abort import AbortController
 from tests.loop.interrupt_sweep import Scenario, scenarios, waits_in_vain
-from tests.loop.run_log import problems_of
+from tests.loop.run_log import problems_of, threads_that_stay
 
 SECONDS_UNTIL_STUCK = 20.0
 
@@ -125,11 +125,7 @@ def storm(count: int, seed: int) -> dict[str, Any]:
         runs += 1
         if problems:
             faults.append(problems)
-    for thread in threading.enumerate():
-        if thread.name.startswith("agentcore-"):
-            thread.join(SECONDS_UNTIL_STUCK)
-            if thread.is_alive():
-                faults.append(f"{thread.name} is still there")
+    faults += threads_that_stay(SECONDS_UNTIL_STUCK)
     faults += [f"the lock of {name} is taken" for name in locks_taken()]
     return {"runs": runs, "interrupted": hits, "faults": faults}
 

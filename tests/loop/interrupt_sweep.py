@@ -35,7 +35,7 @@ from agentcore.messages import AssistantMessage, UserMessage
 from agentcore.streams import EventStream
 from agentcore.testing.scripted import call, failure, reply, scripted, scripted_model
 from agentcore.tools import AgentTool
-from tests.loop.run_log import problems_of
+from tests.loop.run_log import problems_of, threads_that_stay
 
 PACKAGE = str(Path(agentcore.__file__).parent)
 SECONDS_UNTIL_STUCK = 20.0
@@ -392,11 +392,7 @@ def sweep(name: str, mode: str, first: int, step: int) -> dict[str, Any]:
         if interrupter.where is None:
             break
         at += step
-    for thread in threading.enumerate():
-        if thread.name.startswith("agentcore-"):
-            thread.join(SECONDS_UNTIL_STUCK)
-            if thread.is_alive():
-                faults[f"{thread.name} is still there"] = "at the end"
+    faults.update(dict.fromkeys(threads_that_stay(SECONDS_UNTIL_STUCK), "at the end"))
     return {"points": interrupter.count, "before_it_began": before_it_began, "faults": faults}
 
 

@@ -1,7 +1,9 @@
-"""What must hold of any run's events and messages, whatever ended it."""
+"""What must hold of any run's events, messages and threads, whatever ended it."""
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -128,3 +130,22 @@ def _executions(log: Sequence[Any], result: ToolResultMessage) -> list[str]:
     ]
     in_order = bool(answers) and log.index(own[-1]) < answers[0]
     return [] if in_order else [f"the result of call {result.tool_call_id} came before its end"]
+
+
+def threads_that_stay(seconds: float) -> list[str]:
+    """Return what is wrong with the library's threads: those that have not ended, each after so many seconds."""
+    problems = []
+    for thread in threading.enumerate():
+        if not thread.name.startswith("agentcore-"):
+            continue
+        end = time.monotonic() + seconds
+        joined = False
+        while not joined and time.monotonic() < end:
+            try:
+                thread.join(seconds)
+                joined = True
+            except RuntimeError:  # it is just being started: an interrupted start goes on in the background
+                time.sleep(0.001)
+        if not joined or thread.is_alive():
+            problems.append(f"{thread.name} is still there")
+    return problems

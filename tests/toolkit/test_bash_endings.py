@@ -1,6 +1,7 @@
 """How commands end: by themselves, with children in the background, by timeout, abort, Ctrl-C, and with the interpreter."""
 
 import gc
+import operator
 import os
 import signal as signals
 import subprocess
@@ -9,6 +10,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -379,6 +381,30 @@ def test_interrupts_at_random_moments_leave_nothing_behind(python, tmp_path: Pat
 
     assert output == "150 [] True '' 0\n", errors
     assert errors == ""
+
+
+def test_an_interrupt_that_leaves_the_lock_of_the_process_taken_leaves_nothing_else_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It can come between two steps of `Popen.poll`; whoever waits for the process would then wait for ever."""
+
+    def interrupted(process: Any) -> None:
+        monkeypatch.undo()
+        assert process._waitpid_lock.acquire(blocking=False)
+        raise KeyboardInterrupt
+
+    tool = create_bash_tool(BashToolOptions(cwd=tmp_path, output_folder=tmp_path))
+    gc.collect()
+    before = leftovers()
+    monkeypatch.setattr(subprocess.Popen, "poll", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        tool.execute("1", {"command": "sleep 300"}, AbortController().signal, lambda update: None, None)
+
+    end = time.monotonic() + 20
+    while (process_module._live or any(map(operator.gt, leftovers(), before))) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert not process_module._live
+    assert [now for now, then in zip(leftovers(), before, strict=True) if now > then] == []
 
 
 # --- nothing is left behind ---
