@@ -91,7 +91,7 @@ class CallRunner:
         self._raise_kept()
 
     def wake(self) -> None:
-        """Have the loop's thread look at the calls; from any thread."""
+        """Have the loop's thread look at all calls, those that wait too; from any thread."""
         self._inbox.put(None)
 
     # --- beginning and ending ---------------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ class CallRunner:
             log_failed_call(f"an update of tool `{record.call.name}`", record.call, error)
             return
         if get_ident() != self._thread_id:
-            self._inbox.put(None)
+            self._inbox.put(record)
             return
         try:
             self.send_updates(record)
@@ -209,22 +209,27 @@ class CallRunner:
     # --- workers ----------------------------------------------------------------------------------------------------
 
     def _run_on_workers(self, waiting: deque[CallRecord]) -> None:
+        look_at_all = True
         while True:
-            self._start_waiting(waiting)
+            self._start_waiting(waiting, look_at_all)
+            look_at_all = False
             if self._look_at_running():
                 continue  # a slot or a name may have become free
             if not waiting and not self._running:
                 return
             try:
-                self._inbox.get(self._seconds_to_wait())
+                look_at_all = self._inbox.get(self._seconds_to_wait()) is None
             except Empty:
                 pass
 
-    def _start_waiting(self, waiting: deque[CallRecord]) -> None:
-        """Start the calls for which there is a slot and whose name is free, in the order of the calls."""
+    def _start_waiting(self, waiting: deque[CallRecord], look_at_all: bool) -> None:
+        """Start the calls for which there is a slot and whose name is free, in the order of the calls.
+
+        There can be many: those for which no slot is left are only looked at when one of them may have been aborted.
+        """
         most = self._run.config.max_parallel_tools
         kept: list[CallRecord] = []
-        while waiting:
+        while waiting and (look_at_all or len(self._running) < most):
             record = waiting.popleft()
             assert record.prepared is not None
             if not self._may_begin(record):
@@ -233,7 +238,7 @@ class CallRunner:
                 kept.append(record)
             else:
                 self._start(record)
-        waiting.extend(kept)
+        waiting.extendleft(reversed(kept))
 
     def _start(self, record: CallRecord) -> None:
         self._started += 1

@@ -875,6 +875,40 @@ def test_one_call_can_be_stopped_and_the_run_goes_on() -> None:
     assert agent.abort_tool("slow") is False
 
 
+def test_a_call_that_waits_for_a_slot_is_answered_as_soon_as_it_is_stopped() -> None:
+    """Its answer comes while the only slot is still taken."""
+    ends: list[str] = []
+
+    def held(tool_call_id: str, *given: Any) -> str:
+        if tool_call_id == "running":
+            gate.hold()
+        return tool_call_id
+
+    with Gate() as gate:
+        agent = agent_with(
+            reply(call("echo", id="running"), call("echo", id="waiting"), call("echo", id="last")),
+            "Done.",
+            tools=[tool(execute=held)],
+            config=AgentLoopConfig(model=scripted_model(), max_parallel_tools=1),
+        )
+
+        def note(event: Any, signal: Any) -> None:
+            if event.type == "tool_execution_end":
+                ends.append(event.tool_call_id)
+                if event.tool_call_id == "waiting":
+                    gate.open()
+
+        agent.subscribe(note)
+        stream = agent.stream("hi")
+        gate.wait_reached()
+        assert agent.abort_tool("waiting")
+        stream.result(10)
+
+    assert ends == ["waiting", "running", "last"]
+    results = [one for one in agent.messages if isinstance(one, ToolResultMessage)]
+    assert [one.is_error for one in results] == [False, True, False]
+
+
 def test_between_batches_there_is_no_call_to_stop() -> None:
     answers: list[bool] = []
     agent = agent_with("one")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from agentcore._tool_workers import CallRunner
 from agentcore._workers import DaemonThreadPool
 from agentcore.abort import AbortController
 from agentcore.config import AfterToolCallResult, AgentContext, AgentLoopConfig, BeforeToolCallResult
@@ -964,3 +965,19 @@ def test_calls_that_were_left_open_may_be_left_open_again():
     assert lines == ["agent_start", "turn_start", "call c1 f {}", "turn_end", "agent_end paused"]
     assert added == []
     assert model.requests == []
+
+
+def test_calls_that_wait_for_a_slot_are_not_looked_at_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = 0
+    may_begin = CallRunner._may_begin
+
+    def counted(runner: CallRunner, record: Any) -> bool:
+        nonlocal looks
+        looks += 1
+        return may_begin(runner, record)
+
+    monkeypatch.setattr(CallRunner, "_may_begin", counted)
+    calls = [call("f", id=str(number)) for number in range(200)]
+    played = answer(reply(*calls), "Done.", tools=[tool("f", returns("ok"))], max_parallel_tools=2)
+    assert [result.tool_call_id for result in played.results] == [asked.id for asked in calls]
+    assert looks <= 2 * len(calls)
