@@ -357,7 +357,7 @@ def _mended(compiled: _Compiled, value: dict[str, Any], lenient: bool) -> tuple[
     value, errors = Mender(lenient, Work(value)).mend(value, partial(_errors, compiled.strict))
     if original is not None:
         errors = errors or _errors(compiled.plain, value)
-        if errors and not _errors(compiled.plain, original):
+        if errors and _is_valid(compiled.plain, original):
             return original, []
     return value, errors
 
@@ -365,6 +365,11 @@ def _mended(compiled: _Compiled, value: dict[str, Any], lenient: bool) -> tuple[
 def _errors(validator: Any, value: Any) -> list[Any]:
     with limited(Work(value)):
         return list(validator.iter_errors(value))
+
+
+def _is_valid(validator: Any, value: Any) -> bool:
+    with limited(Work(value)):
+        return bool(validator.is_valid(value))
 
 
 def _raise(tool: ToolSchema, received: Any, problems: Iterable[str]) -> NoReturn:

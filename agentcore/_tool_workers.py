@@ -48,6 +48,7 @@ class CallRunner:
     def __init__(self, run: Run, finish: Callable[[CallRecord], None]) -> None:
         self._run = run
         self._finish = finish
+        # A record: something has come of this call. `None`: any of them may have been aborted.
         self._inbox: Mailbox[CallRecord | None] = Mailbox()
         self._thread_id = get_ident()
         self._running: dict[CallRecord, None] = {}

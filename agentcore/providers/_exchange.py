@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import attrs
 
 from agentcore._keys import KEY_VARIABLES
+from agentcore._records import text_of
 from agentcore.config import ModelContext, StreamOptions
 from agentcore.events import StreamEvent
 from agentcore.messages import ErrorInfo
@@ -186,7 +187,7 @@ def exchange(
 def _written(adapter: Adapter, model: Model, context: ModelContext, options: StreamOptions) -> HttpRequest:
     """Return the request to send; raises `RequestFailed` for what cannot be asked."""
     if options.signal is not None and options.signal.aborted:
-        raise RequestFailed(ErrorInfo("aborted", str(options.signal.reason)))
+        raise RequestFailed(ErrorInfo("aborted", text_of(options.signal.reason)))
     key = api_key(options, _key_provider(adapter, model))
     try:
         url, headers = adapter.address(model, options, key)

@@ -31,6 +31,7 @@ from urllib.parse import urlsplit
 
 import attrs
 
+from agentcore._records import text_of
 from agentcore.abort import AbortController, AbortSignal
 from agentcore.config import StreamOptions
 from agentcore.events import RequestRetryEvent
@@ -118,7 +119,7 @@ def _delay(failure: _Failure, attempt: int, options: StreamOptions) -> float | E
 
 
 def _aborted(signal: AbortSignal) -> ErrorInfo:
-    return ErrorInfo("aborted", str(signal.reason))
+    return ErrorInfo("aborted", text_of(signal.reason))
 
 
 # --- one try --------------------------------------------------------------------------------------------------------

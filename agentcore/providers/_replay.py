@@ -94,8 +94,9 @@ def replayable(
     """Return the messages as a request to `model` over `api` (the model's, when left out) can hold them.
 
     `tool_names` are the names the request declares; a call of any other tool is renamed if its name has characters
-    that no API takes. `image_types` are the media types that the API takes, `None` for any. Messages of other classes than the three a model understands are left out. With the `memo` of the
-    request before, only messages that came after it are looked at: the same objects give the same objects again.
+    that no API takes. `image_types` are the media types that the API takes, `None` for any. Messages of other classes
+    than the three a model understands are left out. With the `memo` of the request before, only messages that came after
+    it are looked at: the same objects give the same objects again.
     """
     rule, names = IdRule() if ids is None else ids, frozenset(tool_names)
     types = image_types if "image" in model.input else frozenset[str]()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from agentcore import (
+    AbortController,
     AssistantMessage,
     ImageContent,
     Model,
@@ -249,3 +250,29 @@ def test_a_blank_frame_is_not_taken_for_the_end() -> None:
     assert message.error is not None
     assert message.error.kind == "protocol"
     assert json.dumps(message.to_dict())
+
+
+class Unsayable:
+    """A reason of an abort that cannot be shown."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@each_wire
+@pytest.mark.parametrize("when", ["before the request", "while it is answered"])
+def test_an_abort_whose_reason_cannot_be_shown_ends_the_response_like_any_other(wire: Wire, when: str) -> None:
+    controller = AbortController()
+
+    def reply(request: Any) -> Reply:
+        controller.abort(Unsayable())
+        return Reply(())
+
+    if when == "before the request":
+        controller.abort(Unsayable())
+    with served(wire, reply) as (server, model):
+        message = message_of(ask(model, options=StreamOptions(api_key="k" * 20, signal=controller.signal)))
+        assert len(server.requests) == (0 if when == "before the request" else 1)
+    assert message.stop_reason == "aborted"
+    assert message.error is not None
+    assert message.error.kind == "aborted"

@@ -53,7 +53,7 @@ def test_the_json_of_a_fragment_is_made_once(monkeypatch: pytest.MonkeyPatch) ->
     assert encoded([fragment, fragment]) == b"[%b,%b]" % (fragment.json(), fragment.json())
 
 
-def test_the_json_of_what_is_long_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_json_of_what_is_long_is_not_kept() -> None:
     fragment = Fragment(data="x" * (1 << 20))
     first = encoded([fragment])
     fragment["data"] = "y"  # what nobody does; here it shows that the text is made anew
